@@ -301,10 +301,14 @@ def test_a_halt_that_says_as_much_as_receipts_do_is_believed(lost, tmp_path):
     assert sum("entries that this ledger lost" in text for text in result.unproven) == 2
 
 
-def test_new_charges_do_not_stand_for_those_that_were_lost(lost, tmp_path):
+@pytest.fixture
+def forged():
+    return Forged()
+
+
+def test_new_charges_do_not_stand_for_those_that_were_lost(lost, tmp_path, forged):
     """The learner spends as much again before the halt: its sum alone would cover the receipts."""
     charged, receipts = lost
-    forged = Forged()
     forged.serial = 100
     forged.add(EntryKind.START, note=TERMS)
     forged.study(ADA, [counts(1), counts(1)], [1, 1])
@@ -348,8 +352,7 @@ def test_a_ledger_by_itself_is_held_against_the_pinned_keys(tmp_path):
 # What charges mean
 
 
-def test_a_plan_that_is_not_private_has_no_epsilon(tmp_path):
-    forged = Forged()
+def test_a_plan_that_is_not_private_has_no_epsilon(tmp_path, forged):
     forged.study(ADA, [counts(30), counts(30, release="paper_ratio")], ["1/30", "1/30"])
     result = recompute(forged.save(tmp_path / "paper.export"))
     assert any("query 2, which is not as private as its cost says" in text for text in result.wrong)
@@ -390,8 +393,7 @@ def test_terms_are_read_as_they_are_written(unit):
         ("1", 10**9, None),
     ],
 )
-def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp_path):
-    forged = Forged()
+def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp_path, forged):
     request = forged.request()
     forged.add(EntryKind.APPROVE, learner=ADA.public, request=request, amount=amount, expires_at=until)
     forged.study(ADA, [counts(1)], [1], request=request)
@@ -400,9 +402,8 @@ def test_an_approval_holds_for_its_amount_and_its_time(amount, until, wrong, tmp
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_an_approval_holds_for_the_records_that_its_steward_knew_and_is_not_given_twice(again, tmp_path):
+def test_an_approval_holds_for_the_records_that_its_steward_knew_and_is_not_given_twice(again, tmp_path, forged):
     """Another word on the newer records is none on what was decided."""
-    forged = Forged()
     word = {"learner": ADA.public, "request": forged.request(), "amount": "1", "expires_at": 10**9}
     forged.add(EntryKind.DATA, note="0" * 32)
     forged.add(EntryKind.APPROVE, **word)
@@ -417,8 +418,7 @@ def test_an_approval_holds_for_the_records_that_its_steward_knew_and_is_not_give
     assert f"entry {places[-1]} (approve) decides again on what was decided" in twice
 
 
-def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path):
-    forged = Forged()
+def test_cards_of_two_bounds_leave_a_study_without_a_card_open(tmp_path, forged):
     first, _ = forged.study(ADA, [counts(1)], [4])
     second, _ = forged.study(BOB, [counts(1)], [1])
     forged.study(MALLORY, [counts(1)], [1])
@@ -510,8 +510,7 @@ def long(number):
     return "1/" + str(10**1990 + 2 * number + 1)
 
 
-def test_amounts_of_thousands_of_digits_end_in_findings(tmp_path):
-    forged = Forged()
+def test_amounts_of_thousands_of_digits_end_in_findings(tmp_path, forged):
     for number in range(4):
         forged.study(ADA, [{"kind": "x"}] * 20, [long(20 * number + each) for each in range(20)], amount="1")
     for number in range(4):
@@ -543,8 +542,7 @@ def test_a_loss_is_never_rounded_down():
     assert rounded_up(Fraction(10**400)) == math.inf
 
 
-def test_a_sum_over_plans_says_on_what_it_rests(tmp_path):
-    forged = Forged()
+def test_a_sum_over_plans_says_on_what_it_rests(tmp_path, forged):
     forged.study(ADA, [counts(3)], [Fraction(1, 3)])
     forged.study(BOB, [counts(3)], [Fraction(1, 3)])
     told = recompute(forged.save(tmp_path / "two.export")).as_object()["sums"]

@@ -60,8 +60,12 @@ def test_a_ledger_that_grows_is_co_signed_again_and_again(tmp_path):
         ward.grow(3 * day + 1)
 
 
-def test_the_same_checkpoint_gets_the_same_co_signature(tmp_path):
-    ward = Grown(5)
+@pytest.fixture
+def ward():
+    return Grown(5)
+
+
+def test_the_same_checkpoint_gets_the_same_co_signature(tmp_path, ward):
     with state_of(tmp_path) as state:
         first = shown(state, ward.submission())
         ward.grow(2)
@@ -73,7 +77,7 @@ def test_the_same_checkpoint_gets_the_same_co_signature(tmp_path):
         assert state.sizes(CURATOR) == [5, 7]
 
 
-def test_co_signatures_of_others_travel_along_and_are_not_kept(tmp_path):
+def test_co_signatures_of_others_travel_along_and_are_not_kept():
     ward, other = Grown(5), key("registry")
     one, two = MemoryState(WITNESS.public), MemoryState(other.public)
     first = shown(one, ward.submission())
@@ -88,8 +92,7 @@ def test_co_signatures_of_others_travel_along_and_are_not_kept(tmp_path):
     assert witnesses_of(one.checkpoint(CURATOR, 5)[0]) == {WITNESS.public: NOW}
 
 
-def test_a_curator_with_a_new_key_shows_that_the_old_one_said_so(tmp_path):
-    ward = Grown(5)
+def test_a_curator_with_a_new_key_shows_that_the_old_one_said_so(tmp_path, ward):
     with state_of(tmp_path) as state:
         shown(state, ward.submission())
         ward.rotate("basel 2")
@@ -100,9 +103,8 @@ def test_a_curator_with_a_new_key_shows_that_the_old_one_said_so(tmp_path):
         assert state.sizes(CURATOR) == [5, 7, 10]
 
 
-def test_a_ledger_that_a_stranger_took_is_not_co_signed(tmp_path):
+def test_a_ledger_that_a_stranger_took_is_not_co_signed(tmp_path, ward):
     """The stranger has no word of the key that signed what was witnessed; or an old key's, of an entry before."""
-    ward = Grown(5)
     taken = ward.branch(3, salt=50).rotate("mallory").grow(2)
     with state_of(tmp_path) as state:
         shown(state, ward.submission())
@@ -139,8 +141,7 @@ def test_a_curator_that_gave_a_key_up_signs_no_more_with_it():
 # --- what is refused --------------------------------------------------------------------------------------
 
 
-def test_a_first_sight_needs_a_person_s_trust(tmp_path):
-    ward = Grown(5)
+def test_a_first_sight_needs_a_person_s_trust(tmp_path, ward):
     with state_of(tmp_path) as state:
         with pytest.raises(ConfigurationError, match="--curator KEY"):
             shown(state, ward.submission(), trusted=None)
@@ -226,8 +227,7 @@ def test_curators_do_not_touch_each_other(tmp_path):
 # --- the state --------------------------------------------------------------------------------------------
 
 
-def test_a_state_belongs_to_one_process_and_one_key(tmp_path):
-    ward = Grown(5)
+def test_a_state_belongs_to_one_process_and_one_key(tmp_path, ward):
     with state_of(tmp_path) as state:
         shown(state, ward.submission())
         with pytest.raises(ConfigurationError, match="another process"), state_of(tmp_path):
@@ -240,8 +240,7 @@ def test_a_state_belongs_to_one_process_and_one_key(tmp_path):
         pass
 
 
-def test_a_state_that_was_changed_is_not_gone_on_with(tmp_path):
-    ward = Grown(5)
+def test_a_state_that_was_changed_is_not_gone_on_with(tmp_path, ward):
     with state_of(tmp_path) as state:
         shown(state, ward.submission())
         shown(state, ward.grow(2).submission(5))

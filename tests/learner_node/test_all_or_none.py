@@ -122,9 +122,13 @@ WAYS = {
 }
 
 
+@pytest.fixture
+def curators(clock):
+    return three(clock=clock)
+
+
 @pytest.mark.parametrize(("way", "place"), list(product(WAYS, NAMES)))
-def test_one_that_does_not_accept_costs_nobody_anything_wherever_it_stands(way, place):
-    curators = three()
+def test_one_that_does_not_accept_costs_nobody_anything_wherever_it_stands(way, place, curators):
     prepare, script, reason = WAYS[way]
     if prepare:
         prepare(curators[place])
@@ -142,8 +146,7 @@ def test_one_that_does_not_accept_costs_nobody_anything_wherever_it_stands(way, 
     assert all(caught.value.study.spent_at_most(name) == 0 for name in NAMES)
 
 
-def test_without_it_the_others_pay_which_is_what_this_is_for():
-    curators = three()
+def test_without_it_the_others_pay_which_is_what_this_is_for(curators):
     poor(curators["bern"])
     before = {name: account(curator).total_spent for name, curator in curators.items()}
     learn(federate(curators), SOURCE, **FAST)
@@ -151,9 +154,8 @@ def test_without_it_the_others_pay_which_is_what_this_is_for():
 
 
 @pytest.mark.parametrize("place", NAMES)
-def test_what_was_opened_is_closed_before_anything_else_is_tried(place):
+def test_what_was_opened_is_closed_before_anything_else_is_tried(place, curators):
     """A silent curator is asked once more whether it accepted, but nobody's budget waits for that."""
-    curators = three()
     federation = federate(curators, {place: silent_from(0)}, all_or_none=True)
     with pytest.raises(NoCuratorError):
         run(federation)
@@ -165,8 +167,7 @@ def test_what_was_opened_is_closed_before_anything_else_is_tried(place):
 
 
 @pytest.mark.parametrize("way", ["without a card", "kind withdrawn"])
-def test_where_a_card_rules_one_out_nothing_is_proposed_to_anybody(way):
-    curators = three()
+def test_where_a_card_rules_one_out_nothing_is_proposed_to_anybody(way, curators):
     prepare, script, _ = WAYS[way]
     if prepare:
         prepare(curators["bern"])
@@ -176,11 +177,13 @@ def test_where_a_card_rules_one_out_nothing_is_proposed_to_anybody(way):
     assert {what for _, what, _ in federation.carrier.sent} == {"CardRequest"}
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_a_proposal_that_came_too_late_is_made_anew_unless_another_has_refused(refuses):
-    clock = Clock()
-    curators = three(clock=clock)
+@pytest.fixture
+def clock():
+    return Clock()
 
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_proposal_that_came_too_late_is_made_anew_unless_another_has_refused(refuses, curators, clock):
     def on_its_way_too_long(message, data, handle):
         clock.now += 10_000 if isinstance(message, StudyProposal) and clock.now == NOW else 0
         return handle(data)
@@ -196,8 +199,7 @@ def test_a_proposal_that_came_too_late_is_made_anew_unless_another_has_refused(r
     assert len(federation.carrier.bytes_sent("chur", StudyProposal.__name__)) == (1 if refuses else 2)
 
 
-def test_an_acceptance_that_was_lost_is_looked_for_and_closed_too():
-    curators = three()
+def test_an_acceptance_that_was_lost_is_looked_for_and_closed_too(curators):
     federation = federate(curators, {"chur": late(times=2)}, all_or_none=True)
     with pytest.raises(NoCuratorError, match="chur: no reply"):
         run(federation)
@@ -216,8 +218,7 @@ def test_where_all_accept_it_is_a_study_as_any_other():
     assert [what for _, what, _ in federation.carrier.sent] == [what for _, what, _ in other._federation.carrier.sent]
 
 
-def test_nothing_is_asked_before_the_last_has_accepted():
-    curators = three()
+def test_nothing_is_asked_before_the_last_has_accepted(curators):
     federation = federate(curators, {"chur": late()}, all_or_none=True)
     run(federation)
     sent = [(name, what) for name, what, _ in federation.carrier.sent]
@@ -306,11 +307,15 @@ class World:
             return study(replace(federation, all_or_none=True, **self.how))
 
 
-def test_a_steward_who_takes_days_is_waited_for_and_a_reservation_that_ended_meanwhile_is_made_anew(tmp_path):
-    clock = Clock()
-    curators = three(clock=clock)
+@pytest.fixture
+def world(tmp_path, curators, clock):
+    return World(tmp_path, curators, clock)
+
+
+def test_a_steward_who_takes_days_is_waited_for_and_a_reservation_that_ended_meanwhile_is_made_anew(
+    world, curators, clock
+):
     adopt(curators["chur"], approval="manual")
-    world = World(tmp_path, curators, clock)
     for _ in range(3):
         with pytest.raises(UnfinishedError, match="chur"):
             world.process()
@@ -327,9 +332,7 @@ def test_a_steward_who_takes_days_is_waited_for_and_a_reservation_that_ended_mea
             assert replay(session.transcript.envelopes, curator.identity, key(LEARNER).public).epsilon_at_most == 0
 
 
-def test_a_reservation_that_is_about_to_end_is_closed_and_made_anew():
-    clock = Clock()
-    curators = three(clock=clock)
+def test_a_reservation_that_is_about_to_end_is_closed_and_made_anew(curators, clock):
     federation = replace(federate(curators, all_or_none=True), clock=clock)
     study = Study(federation)
     study.propose(PLAN, "to test", list(study.read_cards()))
@@ -341,20 +344,15 @@ def test_a_reservation_that_is_about_to_end_is_closed_and_made_anew():
     assert spent(curators, dict.fromkeys(NAMES, 0)) == dict.fromkeys(NAMES, COST / 2)
 
 
-def test_short_reservations_are_no_reason_to_propose_twice():
-    clock = Clock()
-    curators = three(clock=clock)
+def test_short_reservations_are_no_reason_to_propose_twice(curators, clock):
     for curator in curators.values():
         adopt(curator, reservation_seconds=60)
     study = run(replace(federate(curators, all_or_none=True), clock=clock))
     assert study.retired == {name: [] for name in NAMES}
 
 
-def test_one_whose_reservation_ended_and_that_refuses_now_ends_the_study_for_all(tmp_path):
-    clock = Clock()
-    curators = three(clock=clock)
+def test_one_whose_reservation_ended_and_that_refuses_now_ends_the_study_for_all(world, curators, clock):
     adopt(curators["chur"], approval="manual")
-    world = World(tmp_path, curators, clock)
     with pytest.raises(UnfinishedError):
         world.process()
     clock.now += 2 * DAY
@@ -368,11 +366,8 @@ def test_one_whose_reservation_ended_and_that_refuses_now_ends_the_study_for_all
 @pytest.mark.parametrize("later", [60, 3 * DAY])
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_learner_that_stops_before_the_first_question_goes_on_rightly(tmp_path, at, served, later):
+def test_a_learner_that_stops_before_the_first_question_goes_on_rightly(at, served, later, world, curators, clock):
     """At card, proposal or first question; a minute or days later: every curator is charged alike, once."""
-    clock = Clock()
-    curators = three(clock=clock)
-    world = World(tmp_path, curators, clock)
     with pytest.raises(PowerFailure):
         world.process(EndsAt(world.carrier, at, served=served))
     clock.now += later
@@ -388,13 +383,10 @@ def test_a_learner_that_stops_before_the_first_question_goes_on_rightly(tmp_path
 
 
 @pytest.mark.parametrize("place", ["bern", "chur"])
-def test_once_one_has_refused_no_steward_is_waited_for(tmp_path, place):
-    clock = Clock()
-    curators = three(clock=clock)
+def test_once_one_has_refused_no_steward_is_waited_for(place, world, curators, clock):
     waiting = "bern" if place == "chur" else "chur"
     adopt(curators[place], cap="1/1000")
     adopt(curators[waiting], approval="manual")
-    world = World(tmp_path, curators, clock)
     for _ in range(2):  # another process comes to the same end by the journal
         with pytest.raises(NoCuratorError) as caught:
             world.process()
@@ -405,12 +397,9 @@ def test_once_one_has_refused_no_steward_is_waited_for(tmp_path, place):
     assert account(curators[waiting]).total_reserved == 0
 
 
-def test_a_steward_s_no_ends_it_for_all(tmp_path):
-    clock = Clock()
-    curators = three(clock=clock)
+def test_a_steward_s_no_ends_it_for_all(world, curators, clock):
     for name in ("bern", "chur"):
         adopt(curators[name], approval="manual")
-    world = World(tmp_path, curators, clock)
     with pytest.raises(UnfinishedError, match=r"bern.*chur"):
         world.process()
     decide(curators["bern"])
@@ -423,11 +412,8 @@ def test_a_steward_s_no_ends_it_for_all(tmp_path):
     assert_cost_nothing(curators, dict.fromkeys(NAMES, 0), world.carrier)
 
 
-def test_a_learner_who_gives_one_up_gives_all_up(tmp_path):
-    clock = Clock()
-    curators = three(clock=clock)
+def test_a_learner_who_gives_one_up_gives_all_up(world, curators, clock):
     adopt(curators["chur"], approval="manual")
-    world = World(tmp_path, curators, clock)
     with pytest.raises(UnfinishedError):
         world.process()
     with pytest.raises(NoCuratorError, match="chur: the proposal waits"):
@@ -447,8 +433,7 @@ def test_a_secure_sum_for_all_or_none_is_not_drafted_again_for_fewer():
     assert len(federation.carrier.bytes_sent("site 00", StudyProposal.__name__)) == 1
 
 
-def test_a_secure_sum_goes_on_in_sessions_made_anew():
-    clock = Clock()
+def test_a_secure_sum_goes_on_in_sessions_made_anew(clock):
     curators = members(4, clock=clock)
     federation = replace(federate(curators, all_or_none=True, lifetime=600), clock=clock)
     asked = Study.ask
@@ -465,8 +450,7 @@ def test_a_secure_sum_goes_on_in_sessions_made_anew():
 
 
 @pytest.mark.slow
-def test_a_validation_is_for_all_or_none_too():
-    curators = three()
+def test_a_validation_is_for_all_or_none_too(curators):
     federation = federate(curators, all_or_none=True)
     learned = learn(federation, SOURCE, **FAST)
     adopt(curators["chur"], cap="1")

@@ -131,8 +131,12 @@ def curators():
     return {name: open_curator(name) for name in NAMES}
 
 
-def test_a_journal_is_for_its_owner_and_for_one_process(tmp_path, curators):
-    path = tmp_path / "journal"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal"
+
+
+def test_a_journal_is_for_its_owner_and_for_one_process(curators, path):
     attempt(path, curators, Scripted(curators), clock=Clock())
     assert path.stat().st_mode & 0o777 == 0o600
     with (
@@ -142,8 +146,7 @@ def test_a_journal_is_for_its_owner_and_for_one_process(tmp_path, curators):
         Journal(path, ABOUT, clock=Clock(), entropy=Entropy())
 
 
-def test_another_question_is_not_sent_under_the_same_journal(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_another_question_is_not_sent_under_the_same_journal(curators, path):
     with pytest.raises(PowerFailure):
         attempt(path, curators, EndsAt(Scripted(curators), 4, served=True), clock=Clock())
     carrier = Scripted(curators)
@@ -153,15 +156,13 @@ def test_another_question_is_not_sent_under_the_same_journal(tmp_path, curators)
     assert_paid_once(attempt(path, curators, carrier, clock=Clock()), curators)
 
 
-def test_other_settings_are_refused_before_anything_is_sent(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_other_settings_are_refused_before_anything_is_sent(curators, path):
     attempt(path, curators, Scripted(curators), clock=Clock())
     with pytest.raises(ConfigurationError, match="other settings, another source or another key"):
         attempt(path, curators, Scripted(curators), clock=Clock(), abouts=Settings("0.2.0", b"1" * 32, {}))
 
 
-def test_a_torn_last_record_is_dropped_and_a_damaged_one_is_told(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_a_torn_last_record_is_dropped_and_a_damaged_one_is_told(curators, path):
     attempt(path, curators, Scripted(curators), clock=Clock())
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -174,8 +175,7 @@ def test_a_torn_last_record_is_dropped_and_a_damaged_one_is_told(tmp_path, curat
             attempt(path, curators, Scripted(curators), clock=Clock())
 
 
-def test_receipts_are_those_with_which_the_study_began(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_receipts_are_those_with_which_the_study_began(curators, path):
     federation_receipts = {curators["basel"].identity: b"a receipt"}
     with Journal(path, Settings("1", bytes(32), federation_receipts), clock=Clock(), entropy=Entropy()) as journal:
         assert journal.receipts == federation_receipts
@@ -183,30 +183,27 @@ def test_receipts_are_those_with_which_the_study_began(tmp_path, curators):
         assert journal.receipts == federation_receipts
 
 
-def test_a_study_whose_carrier_cannot_go_on_is_left_open(tmp_path, curators):
+def test_a_study_whose_carrier_cannot_go_on_is_left_open(curators, path):
     class Later(Scripted):
         def exchange(self, requests):
             if len(self.sent) >= 6:
                 raise UnfinishedError("later")
             return super().exchange(requests)
 
-    path = tmp_path / "journal"
     with pytest.raises(UnfinishedError):
         attempt(path, curators, Later(curators), clock=Clock())
     assert all(account(curator).total_reserved for curator in curators.values())
     assert_paid_once(attempt(path, curators, Scripted(curators), clock=Clock()), curators)
 
 
-def test_a_curator_that_never_answers_is_left_out_and_stays_so(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_a_curator_that_never_answers_is_left_out_and_stays_so(curators, path):
     study = attempt(path, curators, Scripted(curators, {"bern": silent_from(2)}), clock=Clock())
     assert study.survivors == ["basel"]
     again = attempt(path, curators, Scripted(curators), clock=Clock())
     assert (again.survivors, again.left_out) == (study.survivors, study.left_out)
 
 
-def test_nobody_is_left(tmp_path, curators):
-    path = tmp_path / "journal"
+def test_nobody_is_left(tmp_path, curators, path):
     with pytest.raises(NoCuratorError):
         attempt(path, curators, Scripted(curators, dict.fromkeys(NAMES, silent_from(0))), clock=Clock())
     copy = tmp_path / "copy"

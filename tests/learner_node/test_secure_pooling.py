@@ -258,6 +258,17 @@ def test_a_process_that_ends_within_a_round_is_gone_on_with_and_the_sum_is_paid_
 # How curators are pooled, by their cards
 
 
+def pooled(curators, scripts=None, **pooling):
+    return learn(
+        federate(curators, scripts),
+        SOURCE,
+        Budget(1),
+        strategy="cells",
+        options=FAST,
+        pooling=Pooling("secure", **pooling),
+    )
+
+
 def cards_of(curators):
     study = Study(federate(curators))
     return study.read_cards()
@@ -274,7 +285,7 @@ def test_curators_that_do_not_list_each_other_are_left_out_with_a_reason():
         "site 04": "it and site 00, site 01, site 03 do not list each other as members of a secure sum",
         "site 01": "it and site 00 do not list each other as members of a secure sum",
     }
-    found = learn(federate(curators), SOURCE, Budget(1), strategy="cells", options=FAST, pooling=Pooling("secure"))
+    found = pooled(curators)
     assert found.study.survivors == ["site 00", "site 03"]
     assert found.study.left_out.keys() == {"site 01", "site 02", "site 04"}
 
@@ -291,7 +302,7 @@ def test_a_card_that_asks_for_too_many_colluders_keeps_nobody_else_from_summing(
     )
     why = "its policy asks to assume 9 colluders, too many among 4 curators"
     assert strangers(Pooling("secure"), cards_of(curators)) == {"site 01": why}
-    found = learn(federate(curators), SOURCE, Budget(1), strategy="cells", options=FAST, pooling=Pooling("secure"))
+    found = pooled(curators)
     assert found.study.left_out == {"site 01": f"left out: {why}"}
 
 
@@ -301,14 +312,7 @@ def test_a_plan_assumes_as_many_colluders_as_each_policy_asks_for():
     wary = open_curator("site 05", limits=limits_with(names, least_colluders=3), noise=ScriptedNoise())
     pool = secure_pool(Pooling("secure"), cards_of(curators | {"site 05": wary}))
     assert (pool.colluders, pool.dropouts, pool.shares) == (3, 1, 2)
-    found = learn(
-        federate(curators | {"site 05": wary}),
-        SOURCE,
-        Budget(1),
-        strategy="cells",
-        options=FAST,
-        pooling=Pooling("secure", colluders=2),
-    )
+    found = pooled(curators | {"site 05": wary}, colluders=2)
     assert "at least 3 colluders" in found.study.left_out["site 05"]
 
 

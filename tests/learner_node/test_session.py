@@ -155,8 +155,13 @@ def test_a_refused_close_leaves_the_study_open():
     assert isinstance(pair.step("receive"), StudyClosed)
 
 
-def test_a_query_unanswered_at_a_close_that_was_refused_bars_the_next_until_it_is_answered():
-    pair = Pair().at(State.ASKED)
+@pytest.fixture
+def pair():
+    """A curator that was asked, and its learner's session."""
+    return Pair().at(State.ASKED)
+
+
+def test_a_query_unanswered_at_a_close_that_was_refused_bars_the_next_until_it_is_answered(pair):
     pair.step("close")
     pair.session.receive(seal(_refusal(pair, RefusalCode.EXPIRED), key("basel")))
     assert (pair.session.state, pair.session.sequence) == (State.OPEN, 1)
@@ -196,8 +201,7 @@ def test_a_lost_answer_is_no_refusal_and_what_was_answered_may_still_come(state)
     assert not isinstance(pair.session.receive(answer), Refusal)
 
 
-def test_a_query_whose_answer_is_gone_is_proven_by_the_close():
-    pair = Pair().at(State.ASKED)
+def test_a_query_whose_answer_is_gone_is_proven_by_the_close(pair):
     pair.curator.handle(pair.session.pending)
     pair.curator.forget()
     pair.step("receive")
@@ -317,8 +321,7 @@ def test_a_card_of_another_study_is_refused():
     assert pair.session.card is None
 
 
-def test_a_repeated_reply_finds_nothing_pending():
-    pair = Pair().at(State.ASKED)
+def test_a_repeated_reply_finds_nothing_pending(pair):
     reply = pair.curator.handle(pair.session.pending)
     pair.session.receive(reply)
     before = snapshot(pair.session)
@@ -327,8 +330,7 @@ def test_a_repeated_reply_finds_nothing_pending():
     assert snapshot(pair.session) == before
 
 
-def test_the_reply_to_an_earlier_query_does_not_answer_the_next():
-    pair = Pair().at(State.ASKED)
+def test_the_reply_to_an_earlier_query_does_not_answer_the_next(pair):
     reply = pair.curator.handle(pair.session.pending)
     pair.session.receive(reply)
     pair.step("query")
@@ -336,8 +338,7 @@ def test_the_reply_to_an_earlier_query_does_not_answer_the_next():
         pair.session.receive(reply)
 
 
-def test_a_late_release_does_not_answer_the_close_and_is_taken_for_what_it_is():
-    pair = Pair().at(State.ASKED)
+def test_a_late_release_does_not_answer_the_close_and_is_taken_for_what_it_is(pair):
     reply = pair.curator.handle(pair.session.pending)
     pair.step("close")
     closing = pair.session.pending
@@ -348,8 +349,7 @@ def test_a_late_release_does_not_answer_the_close_and_is_taken_for_what_it_is():
     assert pair.session.receipt.spent_by_study == "1/10"
 
 
-def test_a_closing_proves_a_charge_whose_release_comes_later_or_never():
-    pair = Pair().at(State.ASKED)
+def test_a_closing_proves_a_charge_whose_release_comes_later_or_never(pair):
     release = pair.curator.handle(pair.session.pending)
     pair.step("close")
     pair.step("receive")
@@ -362,8 +362,7 @@ def test_a_closing_proves_a_charge_whose_release_comes_later_or_never():
     assert pair.session.transcript.envelopes[-1] == release
 
 
-def test_a_closing_rules_a_query_out_that_was_never_charged():
-    pair = Pair().at(State.ASKED)
+def test_a_closing_rules_a_query_out_that_was_never_charged(pair):
     assert pair.session.spent_at_most == Fraction(1, 10)
     pair.step("close")
     pair.step("receive")
@@ -373,8 +372,7 @@ def test_a_closing_rules_a_query_out_that_was_never_charged():
         pair.session.receive(b"x")
 
 
-def test_a_query_that_the_closing_charged_is_not_refused_afterwards():
-    pair = Pair().at(State.ASKED)
+def test_a_query_that_the_closing_charged_is_not_refused_afterwards(pair):
     no = seal(_refusal(pair, RefusalCode.BAD_QUERY), key("basel"))
     release = pair.curator.handle(pair.session.pending)
     pair.step("close")
@@ -397,8 +395,7 @@ def test_a_query_that_the_closing_charged_is_not_refused_afterwards():
     ],
 )
 @pytest.mark.parametrize("charged", [True, False])
-def test_a_closing_that_fits_neither_sum_changes_nothing(changes, charged):
-    pair = Pair().at(State.ASKED)
+def test_a_closing_that_fits_neither_sum_changes_nothing(changes, charged, pair):
     pair.step("receive")
     pair.step("query")
     if charged:
@@ -444,7 +441,6 @@ def test_a_plan_accepted_at_another_cost_can_only_be_closed():
     assert isinstance(pair.step("receive"), StudyClosed)
 
 
-def test_an_altered_release_body_does_not_fit_its_receipt():
-    pair = Pair().at(State.ASKED)
+def test_an_altered_release_body_does_not_fit_its_receipt(pair):
     with pytest.raises(RemoteProtocolError, match="receipt"):
         pair.session.receive(_changed(body=b"other")(pair))

@@ -50,6 +50,7 @@ from simulations.run import run_scenario
 from simulations.run_order import ChosenScenario, Order
 from simulations.scenario import load_scenario
 
+SOURCE = ring(60, seed=3).drop("sick")
 SETTINGS = [
     ("additive", {}),
     ("additive", {"attributes": ["y"], "bins": 4}),
@@ -111,7 +112,7 @@ def test_a_plan_costs_exactly_epsilon(name):
 @pytest.mark.parametrize(("name", "options"), [s for s in SETTINGS if "printed" not in s[1]])
 def test_each_question_is_the_planned_one_and_what_is_charged_is_epsilon(name, options):
     curators = {"basel": open_curator("basel", most=6)}
-    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget("7/10"), strategy=name, options=options)
+    learned = learn(federate(curators), SOURCE, Budget("7/10"), strategy=name, options=options)
     study = learned.study
     assert study.outcomes["basel"] == ["release"] * len(study.plan.queries)
     assert study.spent("basel") == learned.epsilon_claimed == Fraction(7, 10)
@@ -178,7 +179,7 @@ def test_instantaneous_uses_the_newest_system_and_cumulative_all(name, used, mon
 
     monkeypatch.setattr(paper_module, "solve_labels", spying)
     curators = {"basel": open_curator("basel", noise=NoNoise())}
-    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy=name, options={"rounds": 3})
+    learned = learn(federate(curators), SOURCE, Budget(1), strategy=name, options={"rounds": 3})
     assert [len(chosen) for chosen in systems] == used
     kinds = [type(done.bodies["basel"].hypothesis) for done in learned.study.rounds]
     assert kinds == [type(None), Constant, Mlp, Mlp]
@@ -214,19 +215,18 @@ def test_labels_are_regularised_by_the_variance_of_a_bins_errors(reweight, share
     monkeypatch.setattr(paper_module, "solve_labels", spying)
     options = {"rounds": 1, "bins": 4, "reweight": reweight}
     curators = {"basel": open_curator("basel", noise=NoNoise())}
-    learned = learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy="paper-c", options=options)
+    learned = learn(federate(curators), SOURCE, Budget(1), strategy="paper-c", options=options)
     scale = float(QUERY_KINDS.queries(learned.study.plan)[-1].scale.fraction)
     decay = np.exp(-1 / scale)
     size = learned.study.sessions["basel"].card.round_size or 60
     assert alphas == [pytest.approx(0.1 * (share * 2 * decay / (1 - decay) ** 2 + size / 16))]
     options |= {"label_alpha": 7.0}
-    learn(federate(curators), ring(60, seed=3).drop("sick"), Budget(1), strategy="paper-c", options=options)
+    learn(federate(curators), SOURCE, Budget(1), strategy="paper-c", options=options)
     assert alphas[1:] == [7.0]
 
 
 @pytest.mark.parametrize("name", ["paper-c", "paper-i"])
 def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
-    ring_source = ring(60, seed=3).drop("sick")
     options = {"printed": True, "rounds": 1}
     for readers, refusal in (
         (READERS, r"\(plan\.queries\.release"),
@@ -234,7 +234,7 @@ def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
     ):
         ordinary = federate({"basel": open_curator("basel")}, readers=readers)
         with pytest.raises(ConfigurationError, match=refusal):
-            learn(ordinary, ring_source, Budget(1), strategy=name, options=options)
+            learn(ordinary, SOURCE, Budget(1), strategy=name, options=options)
     limits = limits_with(release_kinds=("paper_ratio",))
     for simulation in (False, True):
         with pytest.raises(ConfigurationError, match="unknown release kind 'paper_ratio'"):
@@ -242,9 +242,9 @@ def test_the_printed_mechanism_runs_against_simulation_curators_only(name):
     simulated = open_curator("basel", limits=limits, simulation=True, answerers=SIMULATED_ANSWERERS)
     wary = federate({"basel": simulated}, readers=SIMULATED_READERS)
     with pytest.raises(NoCuratorError):
-        learn(wary, ring_source, Budget(1), strategy=name, options=options)
+        learn(wary, SOURCE, Budget(1), strategy=name, options=options)
     trusting = federate({"basel": simulated}, allow_not_private=True, readers=SIMULATED_READERS)
-    learned = learn(trusting, ring_source, Budget(1), strategy=name, options=options)
+    learned = learn(trusting, SOURCE, Budget(1), strategy=name, options=options)
     assert learned.model().probability(learned.source).shape == (60,)
 
 
@@ -253,12 +253,7 @@ def test_the_same_seed_gives_the_same_questions():
     for seed in (4, 4, 5):
         curators = {"basel": open_curator("basel", noise=NoNoise())}
         learned = learn(
-            federate(curators),
-            ring(60, seed=3).drop("sick"),
-            Budget(1),
-            strategy="cells",
-            options={"networks": False},
-            seed=seed,
+            federate(curators), SOURCE, Budget(1), strategy="cells", options={"networks": False}, seed=seed
         )
         bodies.append(learned.study.rounds[0].bodies["basel"])
     assert bodies[0] == bodies[1] != bodies[2]
@@ -391,7 +386,7 @@ def test_informative_finds_the_pair_that_decides_the_label():
 
 
 def test_informative_asks_no_more_pairs_than_there_are():
-    source = ring(60, seed=3).drop("sick")
+    source = SOURCE
     learned = learn(
         federate({"site-0": open_curator("site-0", noise=NoNoise())}),
         source,

@@ -80,8 +80,12 @@ def assert_settled(study, curators, *, silent=()):
         assert proof.epsilon_spent == study.spent(name)
 
 
-def test_every_curator_answers_every_round():
-    curators = three()
+@pytest.fixture
+def curators():
+    return three()
+
+
+def test_every_curator_answers_every_round(curators):
     study = run(federate(curators))
     assert study.survivors == list(NAMES)
     assert study.outcomes == {name: ["release"] * 3 for name in NAMES}
@@ -91,8 +95,7 @@ def test_every_curator_answers_every_round():
 
 @pytest.mark.parametrize("bad", [silent_from, garbage_from])
 @pytest.mark.parametrize("sequence", [-1, 0, 1, 2, 3])
-def test_a_curator_that_falls_silent_or_talks_rubbish_is_left_out_and_the_rest_goes_on(bad, sequence):
-    curators = three()
+def test_a_curator_that_falls_silent_or_talks_rubbish_is_left_out_and_the_rest_goes_on(bad, sequence, curators):
     study = run(federate(curators, {"bern": bad(sequence)}))
     assert study.survivors == ["basel", "chur"]
     answered = max(0, sequence - 1)
@@ -104,8 +107,7 @@ def test_a_curator_that_falls_silent_or_talks_rubbish_is_left_out_and_the_rest_g
     assert_settled(study, curators, silent=["bern"])
 
 
-def test_a_late_reply_is_asked_for_again_with_the_same_bytes_and_charged_once():
-    curators = three()
+def test_a_late_reply_is_asked_for_again_with_the_same_bytes_and_charged_once(curators):
     federation = federate(curators, {"bern": late()})
     study = run(federation)
     assert study.survivors == list(NAMES)
@@ -117,8 +119,7 @@ def test_a_late_reply_is_asked_for_again_with_the_same_bytes_and_charged_once():
     assert_settled(study, curators)
 
 
-def test_a_reply_that_comes_after_the_round_is_paid_for_and_kept_but_not_counted():
-    curators = three()
+def test_a_reply_that_comes_after_the_round_is_paid_for_and_kept_but_not_counted(curators):
     study = run(federate(curators, {"bern": late(times=2)}))
     assert study.survivors == ["basel", "chur"]
     # the lost acceptance arrives when the study is closed, which frees what it had reserved
@@ -126,8 +127,7 @@ def test_a_reply_that_comes_after_the_round_is_paid_for_and_kept_but_not_counted
     assert_settled(study, curators)
 
 
-def test_a_release_that_was_lost_is_collected_before_the_close():
-    curators = three()
+def test_a_release_that_was_lost_is_collected_before_the_close(curators):
     lose = late(times=2)
 
     def from_query_2(message, data, handle):
@@ -148,8 +148,7 @@ def test_a_curator_that_refuses_the_plan_is_left_out():
     assert_settled(study, curators)
 
 
-def test_a_curator_that_refuses_in_round_2_counts_in_no_round_of_the_sum():
-    curators = three()
+def test_a_curator_that_refuses_in_round_2_counts_in_no_round_of_the_sum(curators):
     federation = federate(curators, {"bern": halts_at(curators["bern"], 2)})
     learned = learn(federation, SOURCE, Budget(1), strategy="paper-c", options={"rounds": 2})
     study = learned.study
@@ -184,8 +183,7 @@ def test_pooled_sums_are_over_those_that_answered_all_rounds(monkeypatch):
     assert seen[1][0] == (2, 2 * 150.0)
 
 
-def test_a_curator_that_quotes_another_cost_is_left_out_and_closed():
-    curators = three()
+def test_a_curator_that_quotes_another_cost_is_left_out_and_closed(curators):
     study = run(federate(curators, {"bern": quotes("bern", "1/100")}))
     assert study.survivors == ["basel", "chur"]
     assert study.outcomes["bern"] == ["bad reply"]
@@ -227,8 +225,7 @@ def _body(counts):
     ],
     ids=["empty", "of another shape", "no body", "of another kind", "overcharged"],
 )
-def test_a_signed_release_that_makes_no_sense_is_left_out(change):
-    curators = three()
+def test_a_signed_release_that_makes_no_sense_is_left_out(change, curators):
     study = run(federate(curators, {"bern": _tampered(change)}))
     assert study.survivors == ["basel", "chur"]
     assert study.outcomes["bern"] == ["bad reply"]
@@ -260,8 +257,7 @@ def test_ratios_that_are_no_numbers_are_left_out():
     assert study.outcomes["bern"] == ["bad reply"]
 
 
-def test_unavailable_is_asked_again_and_noted_when_it_stays():
-    curators = three()
+def test_unavailable_is_asked_again_and_noted_when_it_stays(curators):
     tries = []
 
     def unavailable_once(message, data, handle):
@@ -473,8 +469,7 @@ def test_no_curator_sends_its_card():
         Study(federate({})).read_cards()
 
 
-def test_when_the_last_curator_falls_silent_the_study_is_closed():
-    curators = three()
+def test_when_the_last_curator_falls_silent_the_study_is_closed(curators):
     with pytest.raises(NoCuratorError, match="no curator answered every round"):
         run(
             federate(
@@ -491,7 +486,7 @@ class _FailsError(Exception):
 
 
 @pytest.mark.parametrize("answered", [0, 1, 2])
-def test_a_strategy_that_fails_leaves_nothing_reserved(monkeypatch, answered):
+def test_a_strategy_that_fails_leaves_nothing_reserved(monkeypatch, answered, curators):
     """Before its first question, before its second, or after its last answer."""
 
     class Fails(PaperStrategy):
@@ -502,15 +497,13 @@ def test_a_strategy_that_fails_leaves_nothing_reserved(monkeypatch, answered):
             raise _FailsError
 
     monkeypatch.setitem(STRATEGIES, "fails", lambda **options: Fails(PaperOptions(**options), cumulative=True))
-    curators = three()
     with pytest.raises(_FailsError):
         learn(federate(curators), SOURCE, Budget(1), strategy="fails", options={"rounds": 1})
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
     assert {account(curator).total_spent for curator in curators.values()} == {Fraction(answered, 2)}
 
 
-def test_a_carrier_that_fails_once_leaves_nothing_reserved():
-    curators = three()
+def test_a_carrier_that_fails_once_leaves_nothing_reserved(curators):
     federation = federate(curators)
     exchange, calls = federation.carrier.exchange, []
 
@@ -527,8 +520,7 @@ def test_a_carrier_that_fails_once_leaves_nothing_reserved():
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 
 
-def test_receipts_are_kept_and_a_rolled_back_ledger_is_noticed():
-    curators = three()
+def test_receipts_are_kept_and_a_rolled_back_ledger_is_noticed(curators):
     federation = federate(curators)
     run(federation)
     assert set(federation.receipts) == {curator.identity for curator in curators.values()}
@@ -639,8 +631,7 @@ def test_a_later_question_over_a_limit_is_not_sent():
         ({"strategy": "paper-i", "options": {"bins": -1}}, "from 1 to"),
     ],
 )
-def test_a_wrong_argument_is_a_local_error(arguments, text):
-    curators = three()
+def test_a_wrong_argument_is_a_local_error(arguments, text, curators):
     with pytest.raises(ConfigurationError, match=text):
         learn(federate(curators), SOURCE, **{"strategy": "cells", "budget": Budget(1), **arguments})
     _untouched(curators)
@@ -686,8 +677,7 @@ def test_the_costliest_curator_pays_epsilon_and_others_less():
     assert_settled(learned.study, curators)
 
 
-def test_one_model_per_site_and_none_for_the_dead():
-    curators = three()
+def test_one_model_per_site_and_none_for_the_dead(curators):
     learned = learn(
         federate(curators, {"bern": silent_from(1)}),
         SOURCE,
@@ -703,8 +693,7 @@ def test_one_model_per_site_and_none_for_the_dead():
             learned.model(absent)
 
 
-def test_source_records_must_fit_the_cards():
-    curators = three()
+def test_source_records_must_fit_the_cards(curators):
     for source, text in (
         (SOURCE.drop("x"), "lack the declared column"),
         (SOURCE[:1], "at least two"),
@@ -715,14 +704,12 @@ def test_source_records_must_fit_the_cards():
     _untouched(curators)
 
 
-def test_a_lying_quote_of_everyone_closes_everyone():
-    curators = three()
+def test_a_lying_quote_of_everyone_closes_everyone(curators):
     with pytest.raises(NoCuratorError, match="broke the protocol"):
         learn(federate(curators, {name: quotes(name, "1/100") for name in NAMES}), SOURCE, Budget(1), strategy="cells")
     assert all(account(curator).total_reserved == 0 for curator in curators.values())
 
 
-def test_an_acceptance_is_what_a_curator_signs():
-    curators = three()
+def test_an_acceptance_is_what_a_curator_signs(curators):
     study = run(federate(curators))
     assert all(isinstance(study.sessions[name].accepted, StudyAccepted) for name in NAMES)

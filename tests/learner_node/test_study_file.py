@@ -153,9 +153,13 @@ def deployed(path, curators, carrier, **told):
         return run_study(asked, SOURCE, curators=keys, key=key(LEARNER), journal=journal, carrier=carrier)
 
 
+@pytest.fixture
+def curators():
+    return two()
+
+
 @pytest.mark.slow
-def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_own_study(tmp_path):
-    curators = two()
+def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_own_study(tmp_path, curators):
     carrier = Scripted(curators)
     found = deployed(tmp_path / "journal", curators, carrier, validate="1/4", purpose="a score")
     ids = set()
@@ -172,16 +176,14 @@ def test_a_deployed_study_announces_its_validation_which_names_each_curator_s_ow
     assert not again.sent
 
 
-def test_without_a_validation_the_purpose_is_what_the_learner_wrote(tmp_path):
-    curators = two()
+def test_without_a_validation_the_purpose_is_what_the_learner_wrote(tmp_path, curators):
     carrier = Scripted(curators)
     deployed(tmp_path / "journal", curators, carrier, purpose="a score")
     assert read(carrier, "basel") == ["a score"]
 
 
 @pytest.mark.slow
-def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_study():
-    curators = two()
+def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_study(curators):
     federation = federate(curators)
     model = ExPriLClassifier(federation, options=CELLS, purpose="a score", validation="1/4").fit(SOURCE)
     model.validate("1/4")
@@ -191,8 +193,7 @@ def test_the_classifier_announces_what_it_is_told_and_its_validation_names_the_s
 
 
 @pytest.mark.slow
-def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study():
-    curators = two()
+def test_a_curator_that_took_no_part_in_the_study_is_told_of_no_study(curators):
     federation = federate(curators, {"bern": halts_at(curators["bern"], 0)})
     learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=CELLS)
     with pytest.raises(NoCuratorError):

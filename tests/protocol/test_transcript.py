@@ -240,9 +240,13 @@ def test_a_study_closed_early_spends_less_than_it_claimed():
     assert proof.state is State.CLOSED
 
 
+@pytest.fixture
+def story():
+    return asked()
+
+
 @pytest.mark.parametrize("charged", [True, False])
-def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
-    story = asked()
+def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged, story):
     story.spent += COSTS[0] if charged else 0
     story.close(2)
     proof = story.replay()
@@ -251,8 +255,7 @@ def test_a_query_whose_release_was_lost_is_accounted_for_at_the_close(charged):
     assert proof.releases == 0
 
 
-def test_a_close_that_charges_more_than_the_lost_query_is_noticed():
-    story = asked()
+def test_a_close_that_charges_more_than_the_lost_query_is_noticed(story):
     story.spent += COSTS[0] + COSTS[1]
     story.close(2)
     assert_noticed(story.written, "the total is not the sum")
@@ -413,8 +416,7 @@ def test_a_query_out_of_sequence_is_noticed(sequence):
     assert_noticed(story.written, "a request is missing, or its sequence is wrong")
 
 
-def test_a_release_of_another_shape_than_was_asked_is_noticed():
-    story = asked()
+def test_a_release_of_another_shape_than_was_asked_is_noticed(story):
     story.reply(Release, charged=COSTS[0], kind="counts", body=encode(CountsRelease(counts=bytes(8), ratios=b"")))
     assert_noticed(story.written, "numbers")
 
@@ -473,8 +475,7 @@ def test_a_refused_proposal_ends_the_study():
         assert_noticed(other.written, r"refused for good|not lawful in a study that is refused")
 
 
-def test_a_release_after_a_final_refusal_breaks_the_curators_word():
-    story = asked()
+def test_a_release_after_a_final_refusal_breaks_the_curators_word(story):
     story.refuse(RefusalCode.BAD_QUERY)
     assert story.replay().epsilon_at_most == 0
     story.late_release(4, spent=COSTS[0])
@@ -491,8 +492,7 @@ def test_a_final_refusal_after_a_release_breaks_the_curators_word():
 
 
 @pytest.mark.parametrize("closed_first", [True, False])
-def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_first):
-    story = asked()
+def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_first, story):
     story.request(StudyClose, 2)
     story.spent += COSTS[0]
     if closed_first:
@@ -508,8 +508,7 @@ def test_a_release_that_comes_late_is_taken_with_what_the_close_says(closed_firs
     assert (proof.state, proof.unproven) == (State.CLOSED, "")
 
 
-def test_a_release_after_a_close_that_never_charged_it_is_noticed():
-    story = asked()
+def test_a_release_after_a_close_that_never_charged_it_is_noticed(story):
     story.close(2)
     story.late_release(4, spent=COSTS[0])
     assert_noticed(story.written, "refused for good")
@@ -532,8 +531,7 @@ def test_a_late_release_is_checked_as_any_other():
         assert_noticed(story.written, complaint)
 
 
-def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it():
-    story = asked()
+def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it(story):
     story.spent += COSTS[0]
     story.close(2)
     story.refuse(RefusalCode.ANSWER_GONE, to=4, sequence=1)
@@ -542,8 +540,7 @@ def test_a_query_that_the_close_shows_to_be_charged_is_not_refused_after_it():
     assert_noticed(story.written, "refuses what its closing shows to be charged")
 
 
-def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close():
-    story = asked()
+def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close(story):
     story.refuse(RefusalCode.ANSWER_GONE)
     proof = story.replay()
     assert (proof.state, proof.epsilon_spent, proof.epsilon_at_most) == (State.ASKED, 0, COSTS[0])
@@ -552,8 +549,7 @@ def test_an_answer_that_is_gone_leaves_the_charge_open_until_the_close():
     assert story.replay().epsilon_spent == COSTS[0]
 
 
-def test_a_query_after_one_without_an_answer_is_noticed():
-    story = asked()
+def test_a_query_after_one_without_an_answer_is_noticed(story):
     story.request(StudyClose, 2)
     story.refuse(RefusalCode.EXPIRED)
     assert story.replay().state is State.OPEN
@@ -561,14 +557,12 @@ def test_a_query_after_one_without_an_answer_is_noticed():
     assert_noticed(story.written, "the query before was never answered")
 
 
-def test_a_refusal_to_another_learner_is_noticed():
-    story = asked()
+def test_a_refusal_to_another_learner_is_noticed(story):
     story.refuse(RefusalCode.HALTED, recipient=STRANGER.public)
     assert_noticed(story.written, "for somebody else")
 
 
-def test_an_unanswered_query_that_was_cut_out_shows_in_the_sequence_of_the_close():
-    story = asked()
+def test_an_unanswered_query_that_was_cut_out_shows_in_the_sequence_of_the_close(story):
     story.request(StudyClose, 2)
     assert story.replay().epsilon_at_most == COSTS[0]
     del story.written[4]
@@ -597,8 +591,7 @@ def test_a_transcript_without_its_tail_says_what_it_leaves_open(length):
     assert proof.epsilon_at_most == proof.epsilon_spent + asked
 
 
-def test_a_close_without_an_answer_is_said_to_be_open():
-    story = asked()
+def test_a_close_without_an_answer_is_said_to_be_open(story):
     story.request(StudyClose, 2)
     assert story.replay().unproven == (
         "query 1 was never answered and may have cost 1/15; the close was never answered: "
@@ -625,8 +618,7 @@ def test_the_head_depends_on_every_envelope_and_their_order():
     assert head([b"a", b"b"]) == digest(digest(START + digest(b"a")) + digest(b"b"))
 
 
-def test_a_closing_in_answer_to_the_unanswered_query_is_noticed():
-    story = asked()
+def test_a_closing_in_answer_to_the_unanswered_query_is_noticed(story):
     query = story.asked
     story.request(StudyClose, 2)
     story.asked = query

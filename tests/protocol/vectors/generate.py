@@ -291,7 +291,7 @@ def good():
 
 
 def bad():
-    """Bytes, what reads them, and the code with which they are refused."""
+    """Bytes of an envelope or a body, and the code with which they are refused."""
     exchange = study()
     request = exchange.transcript.envelopes[0]
     envelope, message = open_envelope(request)
@@ -301,118 +301,61 @@ def bad():
         parts = {"label": envelope.label, "type": envelope.type, "payload": payload, "signature": envelope.signature}
         return encode(Envelope(**(parts | changes)))
 
-    body = encode(BODIES["mass"])
+    def counts(*partitions, hypothesis=None, **fields):
+        return encode(CountsBody(partitions, hypothesis, **fields))
+
+    def relabelled(label):
+        return seal(message, LEARNER, label=label)
+
+    body, sex = encode(BODIES["mass"]), FeatureBins("sex", ())
+    circle = int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)
+    other_version = payload.replace(b"\xa7version\x02", b"\xa7version\x01")
+    malformed, forged, wrong = RefusalCode.MALFORMED, RefusalCode.BAD_SIGNATURE, RefusalCode.BAD_QUERY
     cases = {
-        "empty": ("envelope", b"", RefusalCode.MALFORMED),
-        "truncated": ("envelope", request[:-1], RefusalCode.MALFORMED),
-        "trailing byte": ("envelope", request + b"\x00", RefusalCode.MALFORMED),
-        "unknown type": ("envelope", sealed(type="hello"), RefusalCode.MALFORMED),
-        "receipt as a message": ("envelope", sealed(type="receipt"), RefusalCode.MALFORMED),
-        "short signature": ("envelope", sealed(signature=bytes(63)), RefusalCode.MALFORMED),
-        "payload of another type": ("envelope", sealed(type="card"), RefusalCode.MALFORMED),
-        "wider integer": (
-            "envelope",
-            sealed(payload=payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")),
-            RefusalCode.MALFORMED,
-        ),
-        "unknown field": ("envelope", sealed(payload=b"\x88" + payload[1:] + b"\xa1x\x00"), RefusalCode.MALFORMED),
-        "duplicated field": (
-            "envelope",
-            sealed(payload=b"\x88" + payload[1:] + b"\xa8sequence\x00"),
-            RefusalCode.MALFORMED,
-        ),
-        "other version": (
-            "envelope",
-            sealed(payload=payload.replace(b"\xa7version\x02", b"\xa7version\x01")),
-            RefusalCode.MALFORMED,
-        ),
-        "version 1": ("envelope", seal(message, LEARNER, label="expril/1"), RefusalCode.MALFORMED),
-        "version 1, not private": (
-            "envelope",
-            seal(message, LEARNER, label="expril/1 simulation, not private"),
-            RefusalCode.MALFORMED,
-        ),
-        "forged signature": ("envelope", sealed(signature=bytes(64)), RefusalCode.BAD_SIGNATURE),
-        "changed payload": ("envelope", sealed(payload=payload[:-1] + b"\x59"), RefusalCode.BAD_SIGNATURE),
-        "changed type": ("envelope", sealed(type="study_close"), RefusalCode.BAD_SIGNATURE),
-        "seeded label": ("envelope", seal(message, LEARNER, label=NOT_PRIVATE_LABEL), RefusalCode.BAD_SIGNATURE),
+        "empty": (b"", malformed),
+        "truncated": (request[:-1], malformed),
+        "trailing byte": (request + b"\x00", malformed),
+        "unknown type": (sealed(type="hello"), malformed),
+        "receipt as a message": (sealed(type="receipt"), malformed),
+        "short signature": (sealed(signature=bytes(63)), malformed),
+        "payload of another type": (sealed(type="card"), malformed),
+        "wider integer": (sealed(payload=payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")), malformed),
+        "unknown field": (sealed(payload=b"\x88" + payload[1:] + b"\xa1x\x00"), malformed),
+        "duplicated field": (sealed(payload=b"\x88" + payload[1:] + b"\xa8sequence\x00"), malformed),
+        "other version": (sealed(payload=other_version), malformed),
+        "version 1": (relabelled("expril/1"), malformed),
+        "version 1, not private": (relabelled("expril/1 simulation, not private"), malformed),
+        "forged signature": (sealed(signature=bytes(64)), forged),
+        "changed payload": (sealed(payload=payload[:-1] + b"\x59"), forged),
+        "changed type": (sealed(type="study_close"), forged),
+        "seeded label": (relabelled(NOT_PRIVATE_LABEL), forged),
         "seeded signature relabelled": (
-            "envelope",
-            sealed(signature=open_envelope(seal(message, LEARNER, label=NOT_PRIVATE_LABEL))[0].signature),
-            RefusalCode.BAD_SIGNATURE,
+            sealed(signature=open_envelope(relabelled(NOT_PRIVATE_LABEL))[0].signature),
+            forged,
         ),
-        "body truncated": ("body", body[:-1], RefusalCode.MALFORMED),
+        "body truncated": (body[:-1], malformed),
         "body with a 32-bit edge": (
-            "body",
             body.replace(bytes.fromhex("cb403e000000000000"), bytes.fromhex("ca41f00000")),
-            RefusalCode.MALFORMED,
+            malformed,
         ),
-        "body with falling edges": (
-            "body",
-            encode(CountsBody((FeatureBins("age", (2.0, 1.0)), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with another attribute": (
-            "body",
-            encode(CountsBody((FeatureBins("sick", ()), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with a hypothesis for masses": (
-            "body",
-            encode(CountsBody(BODIES["mass"].partitions, Constant(0))),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with a score of another width": (
-            "body",
-            encode(CountsBody((ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
-        ),
+        "body with falling edges": (counts(FeatureBins("age", (2.0, 1.0)), sex), wrong),
+        "body with another attribute": (counts(FeatureBins("sick", ()), sex), wrong),
+        "body with a hypothesis for masses": (counts(*BODIES["mass"].partitions, hypothesis=Constant(0)), wrong),
+        "body with a score of another width": (counts(ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), sex), wrong),
         "body with score edges closer than a step": (
-            "body",
-            encode(CountsBody((ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
+            counts(ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), sex),
+            wrong,
         ),
-        "body with half a direction": (
-            "body",
-            encode(CountsBody((ProjectionBins(MAP, bytes(8), ((),)), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with a leaf that no node leads to": (
-            "body",
-            encode(CountsBody((TreeLeaves(MAP, int32s(0, 0, -1, -1)), FeatureBins("sex", ())), None)),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with nodes that lead to each other": (
-            "body",
-            encode(
-                CountsBody(
-                    (
-                        TreeLeaves(MAP, int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)),
-                        FeatureBins("sex", ()),
-                    ),
-                    None,
-                )
-            ),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with a range of errors for masses": (
-            "body",
-            encode(CountsBody(BODIES["mass"].partitions, None, most_squared_error=1)),
-            RefusalCode.BAD_QUERY,
-        ),
-        "body with a written default": (
-            "body",
-            b"\x83" + body[1:] + b"\xb2most_squared_error\xc0",
-            RefusalCode.MALFORMED,
-        ),
-        "body of another size": (
-            "body",
-            encode(CountsBody(BODIES["mass"].partitions[:1], None)),
-            RefusalCode.NOT_IN_PLAN,
-        ),
+        "body with half a direction": (counts(ProjectionBins(MAP, bytes(8), ((),)), sex), wrong),
+        "body with a leaf that no node leads to": (counts(TreeLeaves(MAP, int32s(0, 0, -1, -1)), sex), wrong),
+        "body with nodes that lead to each other": (counts(TreeLeaves(MAP, circle), sex), wrong),
+        "body with a range of errors for masses": (counts(*BODIES["mass"].partitions, most_squared_error=1), wrong),
+        "body with a written default": (b"\x83" + body[1:] + b"\xb2most_squared_error\xc0", malformed),
+        "body of another size": (counts(BODIES["mass"].partitions[0]), RefusalCode.NOT_IN_PLAN),
     }
     return {
-        name: {"reads": reads, "bytes": data.hex(), "code": code.value} for name, (reads, data, code) in cases.items()
+        name: {"reads": "body" if name.startswith("body") else "envelope", "bytes": data.hex(), "code": code.value}
+        for name, (data, code) in cases.items()
     }
 
 
