@@ -47,10 +47,10 @@ def curators(names=NAMES, *, noise=None, **options):
     return {name: open_curator(name, noise=noise or NoNoise(), limits=limits, **options) for name in names}
 
 
-def share_right(asked, hypothesis):
+def share_right(sites, hypothesis):
     """Of all private records, and by curator."""
     found = {}
-    for name, one in asked.items():
+    for name, one in sites.items():
         frame = ring(200, seed=len(name))
         schema = one._dataset.schema
         right = hypothesis.predict(encode_frame(frame, schema)) == encode_labels(frame["sick"], schema.classes)
@@ -59,7 +59,7 @@ def share_right(asked, hypothesis):
 
 
 def line():
-    """A network without hidden units, that needs no distillation: sick where x is above 0."""
+    """A network without hidden units, that needs no distillation: the score is x."""
     schema = open_curator("basel")._dataset.schema
     features = standardising_map(encode_frame(SOURCE, schema))
     return Mlp.of(features, [(np.array([[1.0, 0.0]], np.float32), np.zeros(1, np.float32))])
@@ -69,10 +69,10 @@ CANDIDATES = {"all well": NO, "line": line(), "all sick": YES}
 
 
 def test_right_expectations_cost_one_instance_that_never_ends():
-    asked = curators(cap="8")
-    stated = {name: share_right(asked, each)[0] for name, each in CANDIDATES.items()}
+    sites = curators(cap="8")
+    stated = {name: share_right(sites, each)[0] for name, each in CANDIDATES.items()}
     order = sorted(stated, key=lambda name: -stated[name])
-    found = select(federate(asked), CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=2, threshold=40)
+    found = select(federate(sites), CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=2, threshold=40)
     assert found.best == order[0]
     assert found.model is CANDIDATES[order[0]]
     assert found.accuracy == pytest.approx(stated[order[0]], abs=0.001)
@@ -82,28 +82,28 @@ def test_right_expectations_cost_one_instance_that_never_ends():
     assert found.epsilon_spent == dict.fromkeys(NAMES, 4)
     assert found.instances == {}
     for name in NAMES:
-        assert account(asked[name]).total_spent == 4  # the rest was refunded
+        assert account(sites[name]).total_spent == 4  # the rest was refunded
     assert "off by about 40 records" in found.to_text()
 
 
 @pytest.mark.slow
 def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_how_near_it_is():
-    asked = curators(("basel",))
+    sites = curators(("basel",))
     found = select(
-        federate(asked), {"ellipse": Ellipse()}, Budget("1"), source=SOURCE, expected={"ellipse": 0}, threshold=1
+        federate(sites), {"ellipse": Ellipse()}, Budget("1"), source=SOURCE, expected={"ellipse": 0}, threshold=1
     )
     (one,) = found.checked
-    ellipse = Ellipse().probability(encode_frame(SOURCE, asked["basel"]._dataset.schema)) > 0.5
+    ellipse = Ellipse().probability(encode_frame(SOURCE, sites["basel"]._dataset.schema)) > 0.5
     majority = max(ellipse.mean(), 1 - ellipse.mean())
     assert binom.sf(round(one.agreement.same_class * 120) - 1, 120, majority) < FALSE_ALARM
-    assert one.counts["basel"].accuracy == pytest.approx(share_right(asked, found.hypothesis)[0])
+    assert one.counts["basel"].accuracy == pytest.approx(share_right(sites, found.hypothesis)[0])
 
 
 def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used_up():
-    asked = curators(cap="8")
-    truth, by_site = share_right(asked, NO)
+    sites = curators(cap="8")
+    truth, by_site = share_right(sites, NO)
     found = select(
-        federate(asked),
+        federate(sites),
         CANDIDATES,
         Budget("8"),
         source=SOURCE,
@@ -127,12 +127,12 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
 
 def test_a_curator_that_is_used_up_is_asked_no_more_and_the_others_go_on():
     """At one curator "all well" is as expected and at the others it is not."""
-    asked = curators(("basel", "bern"), cap="8")
-    _, by_site = share_right(asked, NO)
+    sites = curators(("basel", "bern"), cap="8")
+    _, by_site = share_right(sites, NO)
     assert abs(by_site["basel"] - by_site["bern"]) * 200 > 8
     stated = {"all well": by_site["bern"], "all sick": 1 - by_site["bern"]}
     candidates = {"all well": NO, "all sick": YES}
-    found = select(federate(asked), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
+    found = select(federate(sites), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
     first, second = found.checked
     assert (tuple(first.close), tuple(first.counts)) == (("bern",), ("basel",))
     assert (tuple(second.close), dict(second.counts)) == (("bern",), {})
@@ -141,10 +141,10 @@ def test_a_curator_that_is_used_up_is_asked_no_more_and_the_others_go_on():
 
 def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
     """One threshold for all, and two sites that differ by more: each is put right once, not for each candidate."""
-    asked = curators(("basel", "bern"), cap="8")
-    _, by_site = share_right(asked, NO)
+    sites = curators(("basel", "bern"), cap="8")
+    _, by_site = share_right(sites, NO)
     again = {f"again {n}": NO for n in range(5)}
-    found = select(federate(asked), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
+    found = select(federate(sites), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
     first, *others = found.checked
     assert set(first.counts) == {"basel", "bern"}
     for one in others:
@@ -154,11 +154,11 @@ def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
 
 
 def test_rounds_stop_where_they_get_no_better():
-    asked = curators(cap="8")
+    sites = curators(cap="8")
     rounds = {f"round {n}": NO if n == 1 else YES for n in range(5)}
     stated = dict.fromkeys(rounds, 0.99)
     found = select(
-        federate(asked), rounds, Budget("8"), source=SOURCE, expected=stated, answers=5, threshold=5, patience=2
+        federate(sites), rounds, Budget("8"), source=SOURCE, expected=stated, answers=5, threshold=5, patience=2
     )
     assert [one.name for one in found.checked] == ["round 0", "round 1", "round 2", "round 3"]
     assert found.best == "round 1"
@@ -166,8 +166,8 @@ def test_rounds_stop_where_they_get_no_better():
 
 
 def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
-    asked = curators(cap="8") | {"davos": open_curator("davos", noise=NoNoise())}
-    federation = federate(asked, {"bern": silent_from(2)})
+    sites = curators(cap="8") | {"davos": open_curator("davos", noise=NoNoise())}
+    federation = federate(sites, {"bern": silent_from(2)})
     stated = {"all well": 0.6, "line": 0.6, "all sick": 0.6}
     found = select(federation, CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=3, threshold=200)
     assert set(found.left_out) == {"bern", "davos"}
@@ -175,7 +175,7 @@ def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
     assert [len(one.close) for one in found.checked] == [3, 2, 2]
     with pytest.raises(NoCuratorError):
         select(
-            federate({"davos": asked["davos"]}), {"a": YES}, Budget("1"), source=SOURCE, expected={"a": 0.5}, answers=1
+            federate({"davos": sites["davos"]}), {"a": YES}, Budget("1"), source=SOURCE, expected={"a": 0.5}, answers=1
         )
 
 
@@ -198,17 +198,17 @@ def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_charged(changes, text):
-    asked = curators(("basel",))
+    sites = curators(("basel",))
     told = {"candidates": {"a": YES}, "budget": Budget(1), "source": SOURCE, "expected": {"a": 0.5}, "answers": 1}
     with pytest.raises(ConfigurationError, match=text):
-        select(federate(asked), **{**told, **changes})
-    assert account(asked["basel"]).total_spent == 0
+        select(federate(sites), **{**told, **changes})
+    assert account(sites["basel"]).total_spent == 0
 
 
 def test_an_estimate_of_a_study_is_an_expectation():
-    asked = curators(("basel",))
+    sites = curators(("basel",))
     estimate = AccuracyEstimate(0.625, 0.5, 0.7, 0.6, 0.5, 0.7, 0.1, 0.7, 0.6, 0.8, 0.1)
-    found = select(federate(asked), {"a": NO}, Budget("1"), source=SOURCE, expected={"a": estimate}, answers=1)
+    found = select(federate(sites), {"a": NO}, Budget("1"), source=SOURCE, expected={"a": estimate}, answers=1)
     assert found.checked[0].expected == 0.625
 
 
@@ -268,13 +268,6 @@ def test_counts_that_cannot_be_true_are_complained_about():
 def test_a_release_of_more_instances_than_planned_is_malformed():
     with pytest.raises(RemoteProtocolError, match="at most 2"):
         answer_of(plan_holdout(Fraction(1), 4, 2, 1), 3, None)
-
-
-def line_network(schema_source):
-    """A network without hidden units: the score is x."""
-    records = encode_frame(schema_source, open_curator("basel")._dataset.schema)
-    features = standardising_map(records)
-    return Mlp.of(features, [(np.array([[1.0, 0.0]], np.float32), np.zeros(1, np.float32))])
 
 
 def private_of(curators, hypothesis):
@@ -354,7 +347,7 @@ def test_it_reads_as_a_text_and_as_frames(validated):
 def test_a_network_is_sent_as_it_is():
     curators = three()
     federation = federate(curators, allow_not_private=True)
-    network = line_network(SOURCE)
+    network = line()
     for model in (network, NetworkModel(network)):
         found = validate(federation, model, Budget("1/2"), source=SOURCE)
         assert found.hypothesis is network
@@ -394,7 +387,7 @@ def test_models_of_sites_are_validated_as_their_mixture():
 def test_who_refuses_or_vanishes_is_left_out_and_charged_nothing():
     curators = three() | {"davos": open_curator("davos", cap="1/10", noise=NoNoise())}
     federation = federate(curators, {"chur": silent_from(0)}, allow_not_private=True)
-    found = validate(federation, line_network(SOURCE), Budget("1/2"), source=SOURCE)
+    found = validate(federation, line(), Budget("1/2"), source=SOURCE)
     assert list(found.by_site) == ["basel", "bern"]
     assert found.left_out.keys() == {"chur", "davos"}
     assert "may spend 1/10 in all" in found.left_out["davos"]
@@ -408,7 +401,7 @@ def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
     curators = {"basel": open_curator("basel", cap="1/2", noise=NoNoise())}
     federation = federate(curators, allow_not_private=True)
     with pytest.raises(NoCuratorError, match=r"ask for an epsilon of at most 0\.5") as caught:
-        validate(federation, line_network(SOURCE), Budget(1), source=SOURCE)
+        validate(federation, line(), Budget(1), source=SOURCE)
     assert isinstance(caught.value.study.refusals["basel"][0], Refusal)
     assert account(curators["basel"]).total_spent == 0
     assert account(curators["basel"]).total_reserved == 0
@@ -416,7 +409,7 @@ def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
 
 def test_noise_is_scaled_to_the_contribution_bound():
     curators = {name: open_curator(name, noise=NoNoise(), most=most) for name, most in (("basel", 1), ("bern", 3))}
-    found = validate(federate(curators, allow_not_private=True), line_network(SOURCE), Budget("1/2"), source=SOURCE)
+    found = validate(federate(curators, allow_not_private=True), line(), Budget("1/2"), source=SOURCE)
     (planned,) = found.study.kinds.queries(found.study.plan)
     assert planned.scale.fraction == 6
     assert found.epsilon_claimed == Fraction(1, 2)
@@ -452,7 +445,7 @@ def test_two_classes_are_needed():
 
 
 def test_a_network_for_other_records_is_refused_by_the_learner_itself():
-    other = Mlp(features=line_network(SOURCE).features.__class__(features=()), weights=line_network(SOURCE).weights)
+    other = Mlp(features=line().features.__class__(features=()), weights=line().weights)
     with pytest.raises(ConfigurationError, match="does not fit the curators' card"):
         validate(federate(three(), allow_not_private=True), other, Budget(1), source=SOURCE)
 
@@ -475,10 +468,10 @@ def test_a_distilled_network_is_as_large_as_the_limits_allow():
 
 def test_bins_are_even_in_both_classes_and_end_at_the_thresholds():
     records = encode_frame(SOURCE, open_curator("basel")._dataset.schema)
-    network = line_network(SOURCE)
-    asked = [edge_of(0.5), edge_of(0.9)]
-    bins = validation_bins(network, records, 8, asked)
-    assert set(asked) <= set(bins.edges)
+    network = line()
+    sites = [edge_of(0.5), edge_of(0.9)]
+    bins = validation_bins(network, records, 8, sites)
+    assert set(sites) <= set(bins.edges)
     assert len(bins.edges) == 7
     probability = probability_of(network, records)
     # From the edge of 1/2 on lies exactly what the hypothesis calls class 1.
@@ -508,5 +501,5 @@ def test_an_edge_is_the_least_logit_at_its_threshold():
 def test_coordinates_agree_with_the_network():
     """The score is the attribute itself: the map's points, weighted 1 and 0."""
     records = encode_frame(SOURCE, open_curator("basel")._dataset.schema)
-    network = line_network(SOURCE)
+    network = line()
     assert (network.logits(records) / STEPS**2 == coordinates(network.features, records)[:, 0]).all()

@@ -607,11 +607,7 @@ def test_a_turn_of_a_sum_that_is_over_is_not_sent_again_and_costs_nothing():
             return None
         return handle(data)
 
-    study = Study(federate(curators, {"site 03": loses_the_masked_turn}))
-    study.read_cards()
-    with study.closing():
-        study.propose(secure_plan(curators, 10, dropouts=1), "to test", list(curators))
-        study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
+    study = ask(curators, secure_plan(curators, 10, dropouts=1), {"site 03": loses_the_masked_turn})
     assert len(asked) == study._federation.attempts
     assert account(curators["site 03"]).total_spent == account(curators["site 03"]).total_reserved == 0
     assert study.sessions["site 03"].state is State.CLOSED
@@ -628,11 +624,7 @@ def test_a_release_of_a_sum_that_was_lost_and_charged_is_recovered_after_the_clo
         closed.append(message) if isinstance(message, StudyClose) else None
         return None if isinstance(message, Query) and message.sequence == 3 and not closed else reply
 
-    study = Study(federate(curators, {"site 03": loses_replies}))
-    study.read_cards()
-    with study.closing():
-        study.propose(secure_plan(curators, 10, dropouts=1), "to test", list(curators))
-        study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
+    study = ask(curators, secure_plan(curators, 10, dropouts=1), {"site 03": loses_replies})
     assert "site 03" not in study.rounds[0].took_part
     assert study.spent("site 03") == account(curators["site 03"]).total_spent == Fraction(1, 10)
     proof = replay(study.sessions["site 03"].transcript.envelopes, curators["site 03"].identity, key(LEARNER).public)
@@ -644,11 +636,7 @@ def test_who_could_not_go_on_without_others_is_not_said_to_have_lied(monkeypatch
     monkeypatch.setattr(participant, "graph_of", hermit)
     curators = members(12, size=20)
     by_seat = sorted(curators, key=lambda name: curators[name].identity)
-    study = Study(federate(curators, dict.fromkeys(by_seat[1:3], silent_from(2))))
-    study.read_cards()
-    with study.closing():
-        study.propose(secure_plan(curators, 10, dropouts=5), "to test", list(curators))
-        study.ask(dict.fromkeys(study.survivors, mass_body(0.0)))
+    study = ask(curators, secure_plan(curators, 10, dropouts=5), dict.fromkeys(by_seat[1:3], silent_from(2)))
     assert set(study.rounds[0].took_part) == set(by_seat[3:])
     assert study.left_out[by_seat[0]] == (
         "left out: it could not go on in a secure sum: too few of its neighbours dealt"

@@ -252,9 +252,7 @@ def test_the_same_seed_gives_the_same_questions():
     bodies = []
     for seed in (4, 4, 5):
         curators = {"basel": open_curator("basel", noise=NoNoise())}
-        learned = learn(
-            federate(curators), SOURCE, Budget(1), strategy="cells", options={"networks": False}, seed=seed
-        )
+        learned = learn(federate(curators), SOURCE, Budget(1), strategy="cells", options={"networks": False}, seed=seed)
         bodies.append(learned.study.rounds[0].bodies["basel"])
     assert bodies[0] == bodies[1] != bodies[2]
 
