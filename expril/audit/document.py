@@ -5,6 +5,7 @@ Names, verdicts and neighbours come from mechanisms of any origin and are untrus
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -342,7 +343,7 @@ def ratio_axis(attacks: Iterable[Attack]) -> Axis:
     highest = max((of_claim(attack.claimed, attack.lower_bound) for attack in attacks), default=1.0)
     bare = Axis(0.3, min(_MOST_RATIO, max(10.0, highest * 1.3)), log=True)
     powers = [10.0**power for power in range(math.floor(math.log10(bare.high)) + 1)]
-    return Axis(bare.low, bare.high, tuple(Tick(f"{power:g} ×", bare.at(power), power) for power in powers), log=True)
+    return replace(bare, ticks=tuple(Tick(f"{power:g} ×", bare.at(power), power) for power in powers))
 
 
 def ratio_strip(axis: Axis, row: ControlResult) -> Strip:
@@ -492,9 +493,7 @@ def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
         return []
     epsilons = sorted({study.epsilon for study in protected}, key=parse_rational)
     bare = Axis(-0.25, max(0.25, len(epsilons) - 0.75), (), 9.0, 97.0)
-    axis = Axis(
-        bare.low, bare.high, tuple(Tick(text, bare.at(n), n) for n, text in enumerate(epsilons)), bare.left, bare.right
-    )
+    axis = replace(bare, ticks=tuple(Tick(text, bare.at(n), n) for n, text in enumerate(epsilons)))
     names = list(dict.fromkeys(study.attack for study in protected))
     bounds = {study.epsilon: study.bound for study in protected}
     places = [
@@ -502,18 +501,13 @@ def _gains(studies: Sequence[StudyAttack]) -> list[Charts]:
     ]
     series = [Series(Key(len(names), True, "bound"), places)]
     for index, name in enumerate(names):
-        attack_rows = [study for study in protected if study.attack == name]
-        attack_rows = sorted(attack_rows, key=lambda study: epsilons.index(study.epsilon))
-        places_of_attack = [
-            Place(
-                epsilons.index(study.epsilon),
-                study.gain,
-                study.interval,
-                f"{study.gain:.3f} at epsilon {study.epsilon}",
-            )
-            for study in attack_rows
+        places = [
+            Place(n, study.gain, study.interval, f"{study.gain:.3f} at epsilon {study.epsilon}")
+            for n, epsilon in enumerate(epsilons)
+            for study in protected
+            if (study.attack, study.epsilon) == (name, epsilon)
         ]
-        series.append(Series(Key(index, False, spaced(name)), places_of_attack))
+        series.append(Series(Key(index, False, spaced(name)), places))
     free = [study for study in studies if study.epsilon == "none"][:3]
     levels = [
         Level("unprotected", study.gain, f"{spaced(study.attack)}, {study.target}: {study.gain:.2f}", named=True)

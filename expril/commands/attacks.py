@@ -322,13 +322,10 @@ def audit_package(
             write_new(template, TEMPLATE.encode(), rule="a file of facts is never overwritten", public=True)
             sys.stdout.write(f"{template}\n")
             return
-        missing = [
-            name
-            for name, value in (("RUN_OR_EXPORT", paths), ("--key KEY.pem", key), ("--facts FACTS.toml", facts))
-            if not value
-        ]
         if not paths or key is None or facts is None:
-            raise ConfigurationError(f"a package needs {', '.join(missing)}; facts: --template FACTS.toml writes one")
+            needed = {"RUN_OR_EXPORT": paths, "--key KEY.pem": key, "--facts FACTS.toml": facts}
+            missing = ", ".join(name for name, value in needed.items() if not value)
+            raise ConfigurationError(f"a package needs {missing}; facts: --template FACTS.toml writes one")
         from curator_node.key_files import read_key
         from expril.audit.attack.whole_audit import audit_everything
         from expril.audit.package.facts import read_facts

@@ -6,14 +6,16 @@ Files of a package must be plain files of a bounded size; JSON must be in its on
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from protocol.envelopes import SigningKey, is_signed
 from protocol.errors import ConfigurationError, printable
 
+T = TypeVar("T")
 MOST_BYTES = 2**26
 
 
@@ -129,8 +131,11 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
         raise ConfigurationError(f"{folder} is no claim package: it has no {MANIFEST}; make one: expril audit package")
     wrong = []
     data = read_bytes(folder, MANIFEST)
-    signed = _read_signature(folder)
-    manifest = _read_manifest(data)
+    manifest = _in_one_form(data, Manifest, as_json)
+    try:
+        signed = _in_one_form(read_bytes(folder, SIGNATURE), Signed, _signature)
+    except ConfigurationError:
+        signed = None
     if signed is None:
         wrong.append(f"{SIGNATURE} is missing, or is not in its one form")
     elif not is_signed(bytes.fromhex(signed.key), bytes.fromhex(signed.signature), DOMAIN + data):
@@ -189,19 +194,10 @@ def _signature(signed: Signed) -> bytes:
     return msgspec.json.encode(signed) + b"\n"
 
 
-def _read_signature(folder: Path) -> Signed | None:
-    """The signature; None if the file is not exactly what `_signature` writes."""
+def _in_one_form(data: bytes, kind: type[T], form: Callable[[T], bytes]) -> T | None:
+    """What a file states; None if it cannot be read, or is not in the one form that is written."""
     try:
-        data = read_bytes(folder, SIGNATURE)
-        signed = msgspec.json.decode(data, type=Signed)
-    except (ConfigurationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return signed if _signature(signed) == data else None
-
-
-def _read_manifest(data: bytes) -> Manifest | None:
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-        return manifest if as_json(manifest) == data else None
+        value = msgspec.json.decode(data, type=kind)
+        return value if form(value) == data else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -195,14 +195,8 @@ def curator_studies(folder: Folder, ledger: LedgerOption = "", json_: Json = Fal
                 terms = ["?"] * 4
                 if not unreadable:
                     terms = [written(cost), *factors_of(kinds.plan_odds(proposal.message.plan, steward.protected))]
-                row = (
-                    proposal.message.study.hex()[:8],
-                    proposal.name or "?",
-                    *when,
-                    *terms,
-                    printable(proposal.message.purpose),
-                )
-                rows.append(row)
+                study, purpose = proposal.message.study.hex()[:8], printable(proposal.message.purpose)
+                rows.append((study, proposal.name or "?", *when, *terms, purpose))
         times, factors = ("since (UTC)", "until (UTC)"), ("is it there", "its label", "the rest")
         headings = ("study", "learner", *times, "epsilon", *factors, "purpose")
         if rows:
