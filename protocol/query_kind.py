@@ -191,15 +191,15 @@ class Kinds(Mapping[str, QueryKind]):
         return self._kinds[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Their names."""
+        """The names of the kinds."""
         return iter(self._kinds)
 
     def __len__(self) -> int:
-        """Their number."""
+        """The number of kinds."""
         return len(self._kinds)
 
     def __hash__(self) -> int:
-        """Of their names."""
+        """The hash of the names."""
         return hash(frozenset(self._kinds))
 
     def kind(self, name: str) -> QueryKind:

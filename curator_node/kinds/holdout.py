@@ -25,16 +25,11 @@ THRESHOLD, COMPARISON, COUNTS = range(3)
 
 
 class Running(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An instance that has not ended.
+    """An instance that has not ended."""
 
-    Attributes:
-        query: index of the planned query.
-        instance: from 1.
-        noisy: the threshold, 8 bytes whatever it is: the ledger tells its readers how long a kept state is.
-    """
-
-    query: int
-    instance: int
+    query: int  # index of the planned query
+    instance: int  # from 1
+    # the threshold, 8 bytes whatever it is: the ledger tells its readers how long a kept state is
     noisy: Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 
     @classmethod

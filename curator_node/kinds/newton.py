@@ -30,25 +30,15 @@ BITS, SLICES = 26, 3
 
 @dataclass(frozen=True)
 class Losses:
-    """J(w) = sum of softplus(k (a - y w.v / unit)) / k + (regulariser / 2) ||w||^2.
+    """J(w) = sum of softplus(k (a - y w.v / unit)) / k + (regulariser / 2) ||w||^2."""
 
-    Attributes:
-        rows: v, (n, D) int16 whole numbers.
-        signs: y, (n,) float64 of 1 and -1.
-        unit: whole numbers that are one unit.
-        length: of every v / unit, at most.
-        regulariser: at least 1.
-        margin: a.
-        sharpness: k.
-    """
-
-    rows: NDArray[np.int16]
-    signs: NDArray[np.float64]
-    unit: int
-    length: float
-    regulariser: float
-    margin: int
-    sharpness: int
+    rows: NDArray[np.int16]  # v, (n, D) int16 whole numbers
+    signs: NDArray[np.float64]  # y, (n,) float64 of 1 and -1
+    unit: int  # whole numbers that are one unit
+    length: float  # of every v / unit, at most
+    regulariser: float  # at least 1
+    margin: int  # a
+    sharpness: int  # k
 
     def derivatives(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gradient (D,) and Hessian (D, D) of J."""

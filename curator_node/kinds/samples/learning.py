@@ -141,14 +141,10 @@ class WeakLearner(Protocol):
 
 @dataclass(frozen=True)
 class NetworkLearner:
-    """The paper's network (`network`).
+    """The paper's network, trained by `weak_learners.train`."""
 
-    Attributes:
-        epochs: passes over all examples.
-        batch: records of a step, of which the paper says nothing; None takes all of them, so a pass is one step.
-    """
-
-    epochs: int = 750
+    epochs: int = 750  # passes over all examples
+    # records of a step, of which the paper says nothing; None takes all of them, so a pass is one step
     batch: int | None = 1_000
 
     def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:
@@ -158,13 +154,9 @@ class NetworkLearner:
 
 @dataclass(frozen=True)
 class NaiveBayesLearner:
-    """Counts of binned axes (`naive_bayes`), for tables: milliseconds where a network takes seconds.
+    """Naive Bayes on counts of binned axes, for tables: milliseconds where a network takes seconds."""
 
-    Attributes:
-        bins: most bins of an axis.
-    """
-
-    bins: int = 16
+    bins: int = 16  # most bins of an axis
 
     def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:  # noqa: ARG002
         """Train a classifier on cells of records and of draws."""
@@ -173,17 +165,11 @@ class NaiveBayesLearner:
 
 @dataclass(frozen=True)
 class Density:
-    """Q_T: proportional to Q_0 exp(E) on the grid of Q_0, E a whole number of steps of epsilon / (4 `MOST_STEPS`).
+    """Q_T: proportional to Q_0 exp(E) on the grid of Q_0, E a whole number of steps of epsilon / (4 `MOST_STEPS`)."""
 
-    Attributes:
-        base: Q_0.
-        epsilon: of the mollifier; what one draw costs under integral privacy.
-        classifiers: c_1, ..., c_T.
-    """
-
-    base: BaseLaw
-    epsilon: Fraction
-    classifiers: tuple[Classifier, ...] = ()
+    base: BaseLaw  # Q_0
+    epsilon: Fraction  # of the mollifier; what one draw costs under integral privacy
+    classifiers: tuple[Classifier, ...] = ()  # c_1, ..., c_T
 
     @property
     def thetas(self) -> tuple[float, ...]:

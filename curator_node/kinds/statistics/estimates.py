@@ -109,17 +109,11 @@ SINGULAR = 1e-9
 
 
 class Block(NamedTuple):
-    """The records of a block that have all attributes.
+    """The records of a block that have all attributes."""
 
-    Attributes:
-        steps: (n, d) int64, of the declared ranges, 0 .. 2^16.
-        labels: (n,) classes, or steps of a numeric label.
-        ranges: declared (lower, upper) of each attribute.
-    """
-
-    steps: NDArray[np.int64]
-    labels: NDArray[np.unsignedinteger]
-    ranges: tuple[tuple[float, float], ...]
+    steps: NDArray[np.int64]  # (n, d) int64, of the declared ranges, 0 .. 2^16.
+    labels: NDArray[np.unsignedinteger]  # (n,) classes, or steps of a numeric label
+    ranges: tuple[tuple[float, float], ...]  # declared (lower, upper) of each attribute
 
     def unit(self, attribute: int) -> float:
         """A step of an attribute, in its unit."""
@@ -228,7 +222,7 @@ def _logistic_coefficient(block: Block) -> float | None:
 
 
 def _total(terms: NDArray[np.float64]) -> float:
-    """Their sum, of whole parts: in whatever order it is taken."""
+    """The sum of whole parts of the terms, which is the same in whatever order it is taken."""
     return int(np.rint(terms * SUM_STEPS).astype(np.int64).sum()) / SUM_STEPS
 
 

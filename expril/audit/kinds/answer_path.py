@@ -91,20 +91,16 @@ FAILED = np.iinfo(np.int32).min
 
 @dataclass
 class NoNoise:
-    """A noise source that adds nothing and remembers what would have been added: for exact numbers of invented records.
+    """A noise source that adds nothing and remembers what it would have added."""
 
-    Attributes:
-        calls: (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
-            Shares of noise are drawn before there is an exact number: zeros stand there.
-        chosen: (scores, law of the choice) likewise.
-        own_sampler: whether random bytes were taken for a law that the kind samples itself.
-        released: what comes back of the calls for noise, in order, instead of the exact numbers: what is drawn later
-            may look at it.
-    """
-
+    # (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
+    # Shares of noise are drawn before there is an exact number: zeros stand there.
     calls: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
+    # (scores, law of the choice) likewise
     chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
-    own_sampler: bool = False
+    own_sampler: bool = False  # whether random bytes were taken for a law that the kind samples itself
+    # what comes back of the calls for noise, in order, instead of the exact numbers: what is drawn later may
+    # look at it
     released: Sequence[NDArray[np.int64]] = ()
     seeded = False
 
@@ -142,23 +138,15 @@ class NoNoise:
 
 @dataclass(frozen=True)
 class AnswerPath:
-    """A question and the answerer that takes it.
+    """A question and the answerer that takes it."""
 
-    Attributes:
-        answerer: the registered one; in a control, a broken one.
-        example: the question.
-        copies: how often one call asks it.
-        noise: what makes its noise, for each call; a curator's own unless a control says otherwise.
-        hold: what holds its records.
-        entropy: where keys come from that curators make for one query.
-    """
-
-    answerer: Answerer
-    example: Example
-    copies: int = 1
+    answerer: Answerer  # the registered one; in a control, a broken one
+    example: Example  # the question
+    copies: int = 1  # how often one call asks it
+    # what makes its noise, for each call; a curator's own unless a control says otherwise
     noise: Callable[[], NoiseSource] = OpenDPNoise
-    hold: Hold = dataset_of
-    entropy: Callable[[int], bytes] = secrets.token_bytes
+    hold: Hold = dataset_of  # what holds its records
+    entropy: Callable[[int], bytes] = secrets.token_bytes  # where keys come from that curators make for one query
 
     @cached_property
     def planned(self) -> Planned:

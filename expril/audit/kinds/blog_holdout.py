@@ -37,16 +37,11 @@ RELEASE_BYTES = 32
 
 
 class PlannedBlogHoldout(Planned, frozen=True, tag="blog_holdout", kw_only=True):
-    """Future questions.
+    """Future questions."""
 
-    Attributes:
-        turns: questions; the blog has no end of them.
-        tolerance: the blog's eps; half of it is the tolerance, and the scale of the noise in a training score.
-        records: n that the claim is made with; public, and not what is divided by.
-    """
-
-    turns: Turns = 1
-    tolerance: Rational
+    turns: Turns = 1  # questions; the blog has no end of them
+    tolerance: Rational  # the blog's eps; half of it is the tolerance, and the scale of the noise in a training score
+    # n that the claim is made with; public, and not what is divided by
     records: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 
 
@@ -57,16 +52,11 @@ class BlogHoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class BlogHoldoutBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question.
+    """One question."""
 
-    Attributes:
-        hypothesis: which is scored.
-        baseline: whose score is taken off, as the blog does; None: the score is the accuracy itself.
-        training_score: the same on the learner's own records, within -1 .. 1.
-    """
-
-    hypothesis: Hypothesis
-    baseline: Hypothesis | None
+    hypothesis: Hypothesis  # which is scored
+    baseline: Hypothesis | None  # whose score is taken off, as the blog does; None: the score is the accuracy itself
+    # the same on the learner's own records, within -1 .. 1.
     training_score: Annotated[float, msgspec.Meta(ge=-1, le=1)]
 
 
@@ -121,7 +111,7 @@ class BlogHoldout(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """The same for each."""
+        """Bytes of a release; all have the same length."""
         return RELEASE_BYTES
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:

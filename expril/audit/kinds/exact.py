@@ -47,17 +47,11 @@ DIGITS = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
 @dataclass(frozen=True)
 class Table:
-    """Chances of whole numbers.
+    """Chances of whole numbers."""
 
-    Attributes:
-        lowest: the first of them.
-        chances: (n,) float64, of `lowest`, `lowest` + 1, and so on.
-        beyond: at most this much lies outside of the table.
-    """
-
-    lowest: int
-    chances: NDArray[np.float64]
-    beyond: float
+    lowest: int  # the first of them
+    chances: NDArray[np.float64]  # (n,) float64, of `lowest`, `lowest` + 1, and so on
+    beyond: float  # at most this much lies outside of the table
 
     def plus(self, other: "Table") -> "Table":
         """The law of the sum of two independent numbers; sums of positive products, so no digits are lost."""
@@ -72,21 +66,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Loss:
-    """The largest loss, over the outputs that were enumerated.
+    """The largest loss, over the outputs that were enumerated."""
 
-    Attributes:
-        first: largest ln of P(output | first) / P(output | second).
-        second: the other way round.
-        beyond: chance, under either, of an output that was not enumerated, at most.
-    """
-
-    first: float
-    second: float
-    beyond: float
+    first: float  # largest ln of P(output | first) / P(output | second)
+    second: float  # the other way round
+    beyond: float  # chance, under either, of an output that was not enumerated, at most
 
     @property
     def worst(self) -> float:
-        """Of both directions."""
+        """The larger loss of both directions."""
         return max(self.first, self.second)
 
 
@@ -149,19 +137,14 @@ def _reach(scale: Fraction, shift: int) -> int:
 
 @dataclass(frozen=True)
 class Enumerated:
-    """The worst-case loss of two given sets of records; `loss` is None where it cannot be enumerated.
+    """The worst-case loss of two given sets of records; `loss` is None where it cannot be enumerated."""
 
-    Attributes:
-        loss: pure epsilon, of outputs of all that the question releases; from the definition of the noise, in decimals.
-        by_table: the same, from tables of the product's own law in floats.
-        beyond: chance of an output that the tables do not hold, at most.
-        why_not: why there is none, in words; "" where there is one.
-    """
-
+    # pure epsilon, of outputs of all that the question releases; from the definition of the noise, in
+    # decimals
     loss: float | None
-    by_table: float | None = None
-    beyond: float = 0.0
-    why_not: str = ""
+    by_table: float | None = None  # the same, from tables of the product's own law in floats
+    beyond: float = 0.0  # chance of an output that the tables do not hold, at most
+    why_not: str = ""  # why there is none, in words; "" where there is one
 
     def passes(self, claimed: Fraction) -> bool:
         """Whether the loss is above a claim, rounding aside, or the two computations disagree."""
@@ -255,15 +238,10 @@ Scores = NDArray[np.int64]
 
 
 class ChoiceLoss(NamedTuple):
-    """The largest loss over all choices.
+    """The largest loss over all choices."""
 
-    Attributes:
-        defined: from the definition, in decimals.
-        by_table: from the product's own chances, in floats.
-    """
-
-    defined: float
-    by_table: float
+    defined: float  # from the definition, in decimals
+    by_table: float  # from the product's own chances, in floats
 
 
 def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:

@@ -108,7 +108,7 @@ class HoldoutAudit(KindAudit):
     kind = HOLDOUT
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Of all that it releases."""
+        """Questions that attack all that the kind releases."""
         return {"": EXAMPLES}
 
     def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:

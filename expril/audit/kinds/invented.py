@@ -28,17 +28,11 @@ ROUND_SIZE = 100
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two sets of records that differ by one privacy unit.
+    """Two sets of records that differ by one privacy unit."""
 
-    Attributes:
-        shared: the units of both, at least one.
-        unit: the one that only the larger set has.
-        about: how they came to be, in words.
-    """
-
-    shared: tuple[Unit, ...]
-    unit: Unit
-    about: str = ""
+    shared: tuple[Unit, ...]  # the units of both, at least one
+    unit: Unit  # the one that only the larger set has
+    about: str = ""  # how they came to be, in words
 
     @property
     def sets(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:

@@ -68,7 +68,7 @@ class SampleAudit(KindAudit):
     kind = SAMPLE
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Of all that it releases."""
+        """Questions that attack all that the kind releases."""
         return {"": EXAMPLES}
 
     def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:

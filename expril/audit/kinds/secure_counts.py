@@ -89,17 +89,11 @@ def _pooled(single: Example) -> Example:
 
 
 class _Counted(NamedTuple):
-    """A question over some copies.
+    """A question over some copies."""
 
-    Attributes:
-        planned: as it is planned.
-        counts: the encoded body of the `counts` query.
-        length: numbers of its answer.
-    """
-
-    planned: PlannedSecureCounts
-    counts: bytes
-    length: int
+    planned: PlannedSecureCounts  # as it is planned
+    counts: bytes  # the encoded body of the `counts` query
+    length: int  # numbers of its answer
 
 
 def _planned(single: Example, copies: int) -> PlannedSecureCounts:
@@ -159,25 +153,25 @@ class _Colluder:
         )
 
     def deal(self, cards: Cards) -> SealedShares:
-        """Its answer to turn 1."""
+        """The colluder's answer to turn 1."""
         self._cards = dict(cards)
         dealt, self._state = participant.share(self._group, self._state, cards, entropy=self._entropy)
         return SealedShares(dealt)
 
     def mask(self, dealers: tuple[int, ...], shares: Relayed) -> MaskedCounts:
-        """Its answer to turn 2."""
+        """The colluder's answer to turn 2."""
         nothing = np.zeros(self._length, np.int64)
         self._private = self._state.masking
         words, self._state = participant.mask(self._state, dealers, shares, nothing)
         return MaskedCounts(words.astype("<u8").tobytes())
 
     def agree(self, survivors: tuple[int, ...]) -> Agreement:
-        """Its answer to turn 3."""
+        """The colluder's answer to turn 3."""
         signature, self._state = participant.agree(self._state, survivors, sign=self._sign)
         return Agreement(signature)
 
     def reveal(self) -> Revealed:
-        """Its answer to turn 4."""
+        """The colluder's answer to turn 4."""
         return Revealed(participant.reveal(self._state))
 
     def known_masks(self, revealed: Mapping[int, Relayed]) -> Words:
@@ -256,7 +250,7 @@ class SecureCountsAudit(CountsAudit):
         return {"": [_pooled(single) for single in map(shortest_of, RELEASE_KINDS) if single is not None]}
 
     def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
-        """As of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
+        """The cost as of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
         sites, colluders, dropouts = len(planned.participants), planned.colluders, planned.dropouts
         return super().view_planned(planned, most_records_per_unit) | {
             "n": sites,
