@@ -211,40 +211,39 @@ class Failing(ZeroNoise):
         return super().discrete_laplace(exact, l1, law, stamp)
 
 
+class UnansweredTurn:
+    """A curator whose noise failed after the charge of an instance's second turn; its study has expired since."""
+
+    def __init__(self):
+        self.clock, noise = Clock(), Failing()
+        rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
+        self.curator = open_curator(rules=rules, clock=self.clock, noise=noise, records=dataset(ROWS))
+        learner = opened(self.curator, plan=Plan.of([planned()]), clock=self.clock)
+        assert decode(learner.query(body(YES, 3), kind="holdout").body, HoldoutRelease).close
+        noise.failing = True
+        assert learner.query(body(YES, 10), kind="holdout").code == RefusalCode.UNAVAILABLE
+        self.study, self.request, noise.failing = learner.session.study, learner.session.pending, False
+        self.clock.advance(rules.reservation_seconds + 1)
+
+    def reply(self):
+        return message_of(self.curator.handle(self.request))
+
+
 def test_a_turn_without_an_answer_keeps_its_instance_running_though_its_study_has_ended():
     """Charged 0 and not answered, it is answered after the study has expired, by counts: so a fork there counts it."""
-    clock, noise = Clock(), Failing()
-    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
-    curator = open_curator(rules=rules, clock=clock, noise=noise, records=dataset(ROWS))
-    learner = opened(curator, plan=Plan.of([planned()]), clock=clock)
-    assert decode(learner.query(body(YES, 3), kind="holdout").body, HoldoutRelease).close
-    noise.failing = True
-    assert learner.query(body(YES, 10), kind="holdout").code == RefusalCode.UNAVAILABLE
-    waiting, noise.failing = learner.session.pending, False
-    clock.advance(rules.reservation_seconds + 1)
-    opened(curator, "bob", plan=Plan.of([planned()]), clock=clock)
-    assert learner.session.study not in {study.study for study in open_studies(curator)}
-    assert not decode(message_of(curator.handle(waiting)).body, HoldoutRelease).close
+    turn = UnansweredTurn()
+    opened(turn.curator, "bob", plan=Plan.of([planned()]), clock=turn.clock)
+    studies = turn.curator._ledger.account.open_by_learner.values()
+    assert turn.study not in {name.study for names in studies for name in names}
+    assert not decode(turn.reply().body, HoldoutRelease).close
 
 
 def test_a_turn_whose_study_was_evicted_is_gone_and_not_to_be_asked_again():
     """What came before it is kept no more; it said "unavailable: repeat the same request" for ever."""
-    clock, noise = Clock(), Failing()
-    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
-    curator = open_curator(rules=rules, clock=clock, noise=noise, records=dataset(ROWS))
-    learner = opened(curator, plan=Plan.of([planned()]), clock=clock)
-    learner.query(body(YES, 3), kind="holdout")
-    noise.failing = True
-    learner.query(body(YES, 10), kind="holdout")
-    waiting, noise.failing = learner.session.pending, False
-    clock.advance(rules.reservation_seconds + 1)
-    curator._ledger.expire(clock())
-    curator._ledger.make_room(0, 0, clock())
-    assert message_of(curator.handle(waiting)).code == RefusalCode.ANSWER_GONE
-
-
-def open_studies(curator):
-    return {key for studies in curator._ledger.account.open_by_learner.values() for key in studies}
+    turn = UnansweredTurn()
+    turn.curator._ledger.expire(turn.clock())
+    turn.curator._ledger.make_room(0, 0, turn.clock())
+    assert turn.reply().code == RefusalCode.ANSWER_GONE
 
 
 def test_two_survivor_lists_leave_a_vector_its_own_share_which_loses_far_more_than_the_charge():

@@ -12,6 +12,7 @@ import time
 import typing
 from collections import deque
 from fractions import Fraction
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -187,6 +188,12 @@ class Serving:
 
 
 @pytest.fixture
+def serving(tmp_path):
+    with Serving(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
 def quick(monkeypatch):
     """Waits of tens of seconds become none."""
     monkeypatch.setattr(service_module, "FILES_SECONDS", 0.0)
@@ -245,26 +252,24 @@ def test_no_more_is_fetched_than_fits_in_memory(tmp_path):
             assert serving.fleet.reply_to(parcel) == b"reply"
 
 
-def test_a_message_that_is_too_large_is_declined_and_forgotten(tmp_path):
-    with Serving(tmp_path) as serving:
-        parcel = Sent(b"x")
-        parcel.objects["part"] = bytes(10)
-        serving.fleet.faults["fetch", id(parcel)] = TooLargeError()
-        serving.fleet.queue.append(parcel)
-        assert serving.fleet.reply_to(parcel) is None
-        assert parcel.objects == {}
-        assert [event.reason for event in serving.told.of("unserved")] == ["too_large"]
+def test_a_message_that_is_too_large_is_declined_and_forgotten(serving):
+    parcel = Sent(b"x")
+    parcel.objects["part"] = bytes(10)
+    serving.fleet.faults["fetch", id(parcel)] = TooLargeError()
+    serving.fleet.queue.append(parcel)
+    assert serving.fleet.reply_to(parcel) is None
+    assert parcel.objects == {}
+    assert [event.reason for event in serving.told.of("unserved")] == ["too_large"]
 
 
-def test_a_message_without_all_its_parts_is_set_aside_and_answered_when_they_came(tmp_path):
-    with Serving(tmp_path) as serving:
-        late = Sent(pending(serving.site))
-        late.lacking = True
-        serving.fleet.queue.append(late)
-        wait_for(lambda: serving.fleet.calls.count("fetch") >= 3)
-        assert serving.ask(pending(serving.site, "bob"))
-        late.lacking = False
-        assert serving.fleet.reply_to(late)
+def test_a_message_without_all_its_parts_is_set_aside_and_answered_when_they_came(serving):
+    late = Sent(pending(serving.site))
+    late.lacking = True
+    serving.fleet.queue.append(late)
+    wait_for(lambda: serving.fleet.calls.count("fetch") >= 3)
+    assert serving.ask(pending(serving.site, "bob"))
+    late.lacking = False
+    assert serving.fleet.reply_to(late)
 
 
 def test_a_message_whose_parts_never_come_is_given_up(tmp_path, monkeypatch):
@@ -277,39 +282,36 @@ def test_a_message_whose_parts_never_come_is_given_up(tmp_path, monkeypatch):
         assert [event.reason for event in serving.told.of("unserved")] == ["incomplete"]
 
 
-def test_a_message_of_very_many_parts_is_no_outage(tmp_path):
-    with Serving(tmp_path) as serving:
-        wait_for(lambda: serving.service.connected_since)
-        serving.fleet.faults["pull"] = TooLargeError()
-        wait_for(lambda: len(serving.told.of("unserved")) > 3)
-        serving.fleet.faults.clear()
-        assert serving.ask(pending(serving.site))
-        assert serving.told.of("disconnected") == []
+def test_a_message_of_very_many_parts_is_no_outage(serving):
+    wait_for(lambda: serving.service.connected_since)
+    serving.fleet.faults["pull"] = TooLargeError()
+    wait_for(lambda: len(serving.told.of("unserved")) > 3)
+    serving.fleet.faults.clear()
+    assert serving.ask(pending(serving.site))
+    assert serving.told.of("disconnected") == []
 
 
-def test_a_message_that_is_gone_is_dropped(tmp_path):
-    with Serving(tmp_path) as serving:
-        gone = Sent(b"x")
-        serving.fleet.faults["fetch", id(gone)] = GoneError("404")
-        serving.fleet.queue.append(gone)
-        wait_for(lambda: serving.told.of("unserved"))
-        assert serving.told.of("unserved")[0].reason == "gone"
-        assert serving.fleet.sent == []
+def test_a_message_that_is_gone_is_dropped(serving):
+    gone = Sent(b"x")
+    serving.fleet.faults["fetch", id(gone)] = GoneError("404")
+    serving.fleet.queue.append(gone)
+    wait_for(lambda: serving.told.of("unserved"))
+    assert serving.told.of("unserved")[0].reason == "gone"
+    assert serving.fleet.sent == []
 
 
-def test_an_outage_is_told_once_and_passes(tmp_path):
-    with Serving(tmp_path) as serving:
-        wait_for(lambda: serving.service.connected_since)
-        serving.fleet.faults["pull"] = SuperLinkDownError("ConnectError")
-        wait_for(lambda: serving.fleet.calls.count("pull") > 5 and not serving.service.connected_since)
-        tries = serving.fleet.calls.count("enter")
-        wait_for(lambda: serving.fleet.calls.count("enter") > tries + 2)
-        assert [event.reason for event in serving.told.of("disconnected")] == ["unreachable"] * len(
-            serving.told.of("disconnected")
-        )
-        serving.fleet.faults.clear()
-        wait_for(lambda: serving.service.connected_since)
-        assert serving.ask(pending(serving.site))
+def test_an_outage_is_told_once_and_passes(serving):
+    wait_for(lambda: serving.service.connected_since)
+    serving.fleet.faults["pull"] = SuperLinkDownError("ConnectError")
+    wait_for(lambda: serving.fleet.calls.count("pull") > 5 and not serving.service.connected_since)
+    tries = serving.fleet.calls.count("enter")
+    wait_for(lambda: serving.fleet.calls.count("enter") > tries + 2)
+    assert [event.reason for event in serving.told.of("disconnected")] == ["unreachable"] * len(
+        serving.told.of("disconnected")
+    )
+    serving.fleet.faults.clear()
+    wait_for(lambda: serving.service.connected_since)
+    assert serving.ask(pending(serving.site))
 
 
 def test_a_superlink_that_forgot_the_node_is_entered_anew(tmp_path, monkeypatch):
@@ -325,56 +327,51 @@ def test_a_superlink_that_forgot_the_node_is_entered_anew(tmp_path, monkeypatch)
         assert (tmp_path / "node.id").read_text() == "7\n"
 
 
-def test_the_loop_outlives_what_nobody_foresaw(tmp_path):
-    with Serving(tmp_path) as serving:
-        wait_for(lambda: serving.service.connected_since)
-        serving.fleet.faults["pull"] = KeyError("canary")
-        wait_for(lambda: serving.told.of("disconnected"))
-        assert serving.told.of("disconnected")[0].kind == "KeyError"
-        serving.fleet.faults.clear()
-        assert serving.ask(pending(serving.site))
+def test_the_loop_outlives_what_nobody_foresaw(serving):
+    wait_for(lambda: serving.service.connected_since)
+    serving.fleet.faults["pull"] = KeyError("canary")
+    wait_for(lambda: serving.told.of("disconnected"))
+    assert serving.told.of("disconnected")[0].kind == "KeyError"
+    serving.fleet.faults.clear()
+    assert serving.ask(pending(serving.site))
 
 
-def test_a_reply_that_cannot_be_sent_is_told(tmp_path):
-    with Serving(tmp_path) as serving:
-        parcel = Sent(pending(serving.site))
-        serving.fleet.faults["send", id(parcel)] = SuperLinkDownError("ConnectError")
-        serving.fleet.queue.append(parcel)
-        wait_for(lambda: [event for event in serving.told.of("unserved") if event.reason == "undelivered"])
+def test_a_reply_that_cannot_be_sent_is_told(serving):
+    parcel = Sent(pending(serving.site))
+    serving.fleet.faults["send", id(parcel)] = SuperLinkDownError("ConnectError")
+    serving.fleet.queue.append(parcel)
+    wait_for(lambda: [event for event in serving.told.of("unserved") if event.reason == "undelivered"])
 
 
-def test_changed_files_are_adopted_and_wrong_ones_are_told(tmp_path, quick):
-    with Serving(tmp_path) as serving:
-        serving.files.now, serving.files.dirty = policy(("ann",)), True
-        wait_for(lambda: serving.told.of("policy_adopted"))
-        assert serving.site.adopted == [policy(("ann",))]
-        serving.files.now, serving.files.dirty = ConfigurationError("policy.toml: wrong"), True
-        wait_for(lambda: serving.told.of("policy_refused"))
-        assert serving.told.of("policy_refused")[0].reason == "policy.toml: wrong"
-        serving.files.now = policy(("bob",))
-        serving.hung.set()
-        wait_for(lambda: len(serving.told.of("policy_adopted")) == 2)
+def test_changed_files_are_adopted_and_wrong_ones_are_told(quick, serving):
+    serving.files.now, serving.files.dirty = policy(("ann",)), True
+    wait_for(lambda: serving.told.of("policy_adopted"))
+    assert serving.site.adopted == [policy(("ann",))]
+    serving.files.now, serving.files.dirty = ConfigurationError("policy.toml: wrong"), True
+    wait_for(lambda: serving.told.of("policy_refused"))
+    assert serving.told.of("policy_refused")[0].reason == "policy.toml: wrong"
+    serving.files.now = policy(("bob",))
+    serving.hung.set()
+    wait_for(lambda: len(serving.told.of("policy_adopted")) == 2)
 
 
-def test_files_that_the_ledger_does_not_take_now_are_adopted_once_it_is_back(tmp_path, quick):
-    with Serving(tmp_path) as serving:
-        adopt, serving.site.adopt = serving.site.adopt, _unavailable
-        serving.hung.set()
-        wait_for(lambda: serving.told.of("policy_refused"))
-        serving.site.adopt = adopt
-        wait_for(lambda: serving.told.of("policy_adopted"))
-        assert len(serving.told.of("policy_refused")) == 1
+def test_files_that_the_ledger_does_not_take_now_are_adopted_once_it_is_back(quick, serving):
+    adopt, serving.site.adopt = serving.site.adopt, _unavailable
+    serving.hung.set()
+    wait_for(lambda: serving.told.of("policy_refused"))
+    serving.site.adopt = adopt
+    wait_for(lambda: serving.told.of("policy_adopted"))
+    assert len(serving.told.of("policy_refused")) == 1
 
 
-def test_a_ledger_that_halts_goes_or_comes_back_is_told_without_a_request(tmp_path, quick):
-    with Serving(tmp_path) as serving:
-        with serving.site.curator.lock:
-            serving.site.ledger.halt(serving.site.clock(), "by hand")
-        wait_for(lambda: [event for event in serving.told.of("ledger") if event.halted])
-        standing, serving.site.standing = serving.site.standing, _away
-        wait_for(lambda: [event for event in serving.told.of("ledger") if not event.available])
-        serving.site.standing = standing
-        wait_for(lambda: serving.told.of("ledger")[-1].available)
+def test_a_ledger_that_halts_goes_or_comes_back_is_told_without_a_request(quick, serving):
+    with serving.site.curator.lock:
+        serving.site.ledger.halt(serving.site.clock(), "by hand")
+    wait_for(lambda: [event for event in serving.told.of("ledger") if event.halted])
+    standing, serving.site.standing = serving.site.standing, _away
+    wait_for(lambda: [event for event in serving.told.of("ledger") if not event.available])
+    serving.site.standing = standing
+    wait_for(lambda: serving.told.of("ledger")[-1].available)
 
 
 def test_what_takes_too_long_is_left_when_told_to_stop(tmp_path, monkeypatch):
@@ -493,16 +490,13 @@ def test_a_request_is_told_without_anything_of_an_answer():
     curator = open_curator(rules=policy())
     watch = Watch(Log(stream, clock), clock)
 
-    class Watched:
-        identity = curator.identity
-        handle = staticmethod(watch.watched(curator.handle, lambda: curator.policy, LABEL))
-
-    learner = opened(Watched, clock=clock)
+    handle = watch.watched(curator.handle, lambda: curator.policy, LABEL)
+    watched = SimpleNamespace(identity=curator.identity, handle=handle)
+    learner = opened(watched, clock=clock)
     clock.now += 5  # as if the count took long
     learner.query()
-    stranger = Learner(Watched, "stranger", clock=clock)
-    stranger.card()
-    Watched.handle(b"junk")
+    Learner(watched, "stranger", clock=clock).card()
+    handle(b"junk")
     lines = written(stream)
     assert [line["reply"] for line in lines] == ["study_accepted", "release", "refusal", "refusal"]
     assert [line["code"] for line in lines] == ["", "", "unknown_sender", "malformed"]
@@ -526,12 +520,9 @@ def test_an_answered_request_is_stamped_with_the_second_in_which_it_came():
         clock.now += 100
         return reply
 
-    class Watched:
-        identity = curator.identity
-        handle = staticmethod(watch.watched(slow, lambda: curator.policy, LABEL))
-
+    watched = SimpleNamespace(identity=curator.identity, handle=watch.watched(slow, lambda: curator.policy, LABEL))
     received_at = clock()
-    Learner(Watched, clock=clock).card()
+    Learner(watched, clock=clock).card()
     assert written(stream)[0]["time"] == Log.stamp(received_at)
 
 

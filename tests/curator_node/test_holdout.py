@@ -8,19 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curator_fakes import NOW, ZeroNoise, dataset, key, ledger_over, message_of, policy
+from curator_fakes import NOW, ZeroNoise, dataset, key, message_of, open_curator, policy
 from curator_node.answering import CuratorQuestion
 from curator_node.kinds.holdout import Running
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
-from curator_node.site import assemble_site
-from expril.audit.kinds.blog_holdout import PlannedBlogHoldout
 from generators import hypotheses_of, records_of, schemas
 from generators_holdout import holdout_bodies_of, planned_holdouts
 from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from learner_node.study.session import Session
 from protocol.codec import decode, encode
-from protocol.errors import ConfigurationError, RemoteProtocolError
+from protocol.errors import RemoteProtocolError
 from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS, holdout
 from protocol.kinds.holdout import HoldoutBody, HoldoutRelease
@@ -28,7 +26,6 @@ from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plans import Plan
 from protocol.query_kind import KindTerms, Past, Turn
-from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.transcript import replay
 from simulations.seeded_noise import SeededNoise
@@ -125,14 +122,7 @@ class Asker:
         self.accepted = self.send()
 
     def restart(self):
-        self.curator = assemble_site(
-            dataset(self.rows),
-            self.rules,
-            key=key("basel"),
-            ledger=ledger_over(self.store),
-            clock=lambda: NOW,
-            noise=self.noise,
-        ).curator
+        self.curator = open_curator(self.store, rules=self.rules, noise=self.noise, records=dataset(self.rows))
 
     def send(self):
         return self.session.receive(self.curator.handle(self.session.pending))
@@ -188,10 +178,8 @@ def test_a_question_after_the_last_answer_is_refused_with_what_is_left_and_nothi
     assert check(store).findings == ()
 
 
-@pytest.mark.parametrize("with_store", ["memory"])
-def test_after_a_restart_the_instance_goes_on_with_its_noisy_threshold(with_store):
-    store = MemoryStore()
-    asker = Asker(store, planned(), Scripted(threshold=10**6))
+def test_after_a_restart_the_instance_goes_on_with_its_noisy_threshold():
+    asker = Asker(MemoryStore(), planned(), Scripted(threshold=10**6))
     assert asker.ask(YES, 3).close
     asker.noise = Scripted()  # the new process would draw a threshold of 30
     asker.restart()
@@ -275,8 +263,7 @@ def test_one_record_and_one_class_answer_like_any(rows):
     ],
 )
 def test_a_stated_accuracy_outside_of_0_to_1_is_refused_and_not_charged(data, code):
-    store = MemoryStore()
-    asker = Asker(store, planned())
+    asker = Asker(MemoryStore(), planned())
     asker.session.query("holdout", data, NOW)
     refusal = asker.send()
     assert (refusal.code, refusal.final) == (code, True)
@@ -301,14 +288,3 @@ def test_more_answers_than_questions_and_other_labels_are_no_plan():
 def test_it_is_off_until_a_policy_names_it():
     asker = Asker(MemoryStore(), planned(), rules=policy(cap=100))
     assert asker.accepted.code == RefusalCode.KIND_NOT_ALLOWED
-
-
-@pytest.mark.parametrize("simulation", [False, True])
-def test_the_blog_s_is_unknown_to_a_curator(simulation):
-    """It is a control of the audit alone: no policy reaches it, and no request."""
-    rules = policy(cap=100, limits=Limits(kinds={"blog_holdout": {}}), simulation=simulation)
-    with pytest.raises(ConfigurationError, match="unknown query kind 'blog_holdout'"):
-        Asker(MemoryStore(), planned(), rules=rules)
-    blog = PlannedBlogHoldout(tolerance=Rational(1, 25), records=100)
-    rules = policy(cap=100, limits=Limits(kinds={"holdout": {}}))
-    assert Asker(MemoryStore(), blog, rules=rules).accepted.code == RefusalCode.UNKNOWN_KIND

@@ -17,10 +17,23 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from command_line import run
-from curator_fakes import NOW, ZeroNoise, frame_of, hold, key, ledger_over, message_of, policy, steward_file, toml
+from curator_fakes import (
+    NOW,
+    Learner,
+    ZeroNoise,
+    frame_of,
+    hold,
+    key,
+    ledger_over,
+    message_of,
+    open_curator,
+    policy,
+    steward_file,
+    toml,
+)
 from curator_node.key_files import read_key
 from curator_node.ledger.checks import check
-from curator_node.ledger.places import create_ledger_file, open_ledger_file
+from curator_node.ledger.store import MemoryStore
 from curator_node.ledger.studies import StudyKey
 from curator_node.ledger.view import read
 from curator_node.policy import read_policy
@@ -30,7 +43,7 @@ from curator_node.steward.approval import summary, waiting_proposals
 from curator_node.steward.check import check_site
 from curator_node.steward.keyring import rotate
 from curator_node.steward.new_site import init_site
-from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, request_like, rules_of, site_of
+from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, pool_with_file, request_like, rules_of
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
@@ -526,10 +539,6 @@ def restart(pool, index, *, levels=None, noise=None):
     pool.curators[index] = site.curator
 
 
-def charged_amounts(pool, index):
-    return [entry.amount for entry in check(pool.stores[index]).entries if entry.kind == "charge"]
-
-
 def dealt_pool():
     """Four curators that are to be asked for masked counts by sex."""
     pool = Pool(4, 1, 1)
@@ -566,7 +575,7 @@ def test_a_schema_that_changed_within_a_round_is_noticed_before_the_charge(level
     for reply in (first, message_of(pool.handle[0](pool.sessions[0].transcript.envelopes[-2]))):
         assert (reply.code, reply.field, reply.final) == (RefusalCode.TERMS_CHANGED, "body.counts", True)
     assert pool.stores[0].rows(0) == before
-    assert charged_amounts(pool, 0) == ["0", "0"]
+    assert charges(pool, 0) == [0, 0]
     pool.masked(who=[1, 2, 3])
     pool.agreed()
     np.testing.assert_array_equal(pool.opened().values, pool.exact(SEX_BODY, who=[1, 2, 3]))
@@ -577,7 +586,7 @@ def test_a_schema_that_changed_between_charge_and_answer_ends_in_a_final_refusal
     pool = dealt_pool()
     restart(pool, 0, noise=BrokenNoise())
     assert pool.ask(0, pool.relay(0)).code == RefusalCode.UNAVAILABLE
-    assert charged_amounts(pool, 0) == ["0", "0", "1/30"]
+    assert charges(pool, 0) == [0, 0, EPSILON]
     restart(pool, 0, levels=("f", "m", "y"))
     session = pool.sessions[0]
     sent = session.pending
@@ -587,7 +596,7 @@ def test_a_schema_that_changed_between_charge_and_answer_ends_in_a_final_refusal
         assert reply.final
         assert not reply.rules_out
         restart(pool, 0)
-    assert charged_amounts(pool, 0) == ["0", "0", "1/30"]
+    assert charges(pool, 0) == [0, 0, EPSILON]
     assert check(pool.stores[0]).findings == ()
     session.receive(pool.handle[0](sent))
     assert session.spending.at_most * 30 == 1
@@ -606,7 +615,7 @@ def test_a_turn_that_failed_after_its_charge_is_answered_by_the_same_request():
     pool.survivors = pool.machine.take_masked(words)
     pool.agreed()
     np.testing.assert_array_equal(pool.opened().values, pool.exact(SEX_BODY))
-    assert charged_amounts(pool, 0) == ["0", "0", "1/30", "0", "0"]
+    assert charges(pool, 0) == [0, 0, EPSILON, 0, 0]
 
 
 @pytest.mark.parametrize("share", [2**63 - 1, -(2**63)])
@@ -690,50 +699,36 @@ class Relay:
         return OpenSum(chosen, tuple(signed))
 
 
-SCRIPTS = (st.lists(STEPS, min_size=10, max_size=60), st.sampled_from(LARGE))
-
-
 @settings(max_examples=5, suppress_health_check=list(HealthCheck))
-@given(*SCRIPTS)
+@given(steps=st.lists(STEPS, min_size=10, max_size=60), end=st.sampled_from(LARGE))
 def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(steps, end):
-    play(steps, end)
-
-
-test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice_at_length = at_length(
-    test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice, 15
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
-@given(*SCRIPTS)
-def test_whatever_is_relayed_no_site_is_opened_at_length(steps, end):
-    play(steps, end)
-
-
-def play(steps, end):
     relay = Relay()
-    for index, what, chosen in steps:
-        relay.step(index, what, chosen)
+    for index, step, chosen in steps:
+        relay.step(index, step, chosen)
     for _ in range(5):  # from here on it tries to get an opening out of what it has
         for index in end:
             relay.step(index, "next", end)
     revealed = Counter()
-    for index, told in enumerate(relay.told):
+    for index, releases in enumerate(relay.told):
         account = check(relay.pool.stores[index])
         assert account.findings == ()
         charges = [entry for entry in account.entries if entry.kind == "charge"]
-        assert len(charges) == len(told)
+        assert len(charges) == len(releases)
         assert [entry.amount for entry in charges] == ["0", "0", "1/30", "0", "0"][: len(charges)]
-        if 4 in told:
+        if 4 in releases:
             event("opened")
-            dealers = [dealer for dealer, _ in told[4].shares]
+            dealers = [dealer for dealer, _ in releases[4].shares]
             assert len(set(dealers)) == len(dealers)
             revealed.update((dealer, dealer in relay.lists[index][0]) for dealer in dealers)
-            assert all(len(share) == shamir.SHARE for _, share in told[4].shares)
+            assert all(len(share) == shamir.SHARE for _, share in releases[4].shares)
     threshold = (SITES + 1) // 2 + 1
     for dealer in range(SITES):
         assert min(revealed[dealer, True], revealed[dealer, False]) < threshold, "both masks of a site were opened"
+
+
+test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice_at_length = at_length(
+    test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice, 200
+)
 
 
 # --- With whom a curator sums: its policy, what its steward is told, and pooled charges in words.
@@ -833,33 +828,24 @@ def test_a_steward_who_approves_reads_on_what_the_cost_rests():
     pool = Pool(4, 1, 1, rules=rules, propose=False)
     assert pool.propose(0).code == RefusalCode.AWAITING_APPROVAL
     ledger = ledger_over(pool.stores[0], pool.names[0])
-    (proposal,) = waiting_proposals(ledger, rules, NOW)
-    page = dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
-    assert page["provided"] == (
+
+    def page_at(proposals_ledger):
+        (proposal,) = waiting_proposals(proposals_ledger, rules, NOW)
+        return dict(summary(proposal, ledger, rules, steward_file(), QUERY_KINDS))
+
+    assert page_at(ledger)["provided"] == (
         "summed with 3 other sites under the noise of one. The cost holds while at most 1 of them tell the learner all "
         "they know, while no ledger is put back before the sum is done (another site's counts as one of those; this "
         "one's leaves its own records a share of the noise alone), and while the cryptography is not broken"
     )
-    assert "provided" not in dict(summary(plain_proposal(rules), ledger, rules, steward_file(), QUERY_KINDS))
-
-
-def plain_proposal(rules):
-    from curator_fakes import Learner, open_curator
-    from curator_node.ledger.store import MemoryStore
-
     store = MemoryStore()
     Learner(open_curator(store, rules=rules)).propose()
-    (proposal,) = waiting_proposals(ledger_over(store), rules, NOW)
-    return proposal
+    assert "provided" not in page_at(ledger_over(store))
 
 
 def test_the_ledger_is_shown_in_words(tmp_path):
-    pool = Pool(4, 1, 1, propose=False)
     file = tmp_path / "site.ledger"
-    create_ledger_file(file, key(pool.names[0]), now=NOW)
-    ledger = open_ledger_file(file, key(pool.names[0]))
-    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
-    pool.accepted = [pool.propose(index) for index in range(4)]
+    pool, ledger = pool_with_file(file, 4, 1, 1)
     pool.run()
     ledger.close()
     output = " ".join(run("ledger", "show", file).output.split())

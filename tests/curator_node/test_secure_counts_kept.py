@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import combinations
 
@@ -18,13 +18,13 @@ from curator_node.ledger import Ledger
 from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.marks import Marked, MemoryMark
-from curator_node.ledger.places import create_ledger_file, open_ledger_file
+from curator_node.ledger.places import create_ledger_file
 from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, backup, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.site import assemble_site
 from killed_curator import KilledCurator
-from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, request_like, rules_of, site_of
+from pooled import BODY, KIND, ROWS, Pool, names, new_mark, planned_of, pool_with_file, request_like, rules_of, site_of
 from protocol.codec import decode, encode
 from protocol.envelopes import digest, open_envelope, seal
 from protocol.kinds.secure_counts import (
@@ -94,18 +94,14 @@ def test_kill_9_at_every_write_of_every_turn(tmp_path):
         np.testing.assert_array_equal(pool.run().values, pool.exact())
     assert [len(charged(entries)) for entries in kills] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert [amount for _, amount in charged(entries_in(file))] == ["0", "0", "1/30", "0", "0"]
-    store = DatabaseStore(sqlite_url(file))
-    assert check(store).findings == ()
-    assert check(store).account.total_spent * 30 == 1
-    store.close()
+    with closing(DatabaseStore(sqlite_url(file))) as store:
+        assert check(store).findings == ()
+        assert check(store).account.total_spent * 30 == 1
 
 
 def entries_in(file):
-    store = DatabaseStore(sqlite_url(file))
-    try:
+    with closing(DatabaseStore(sqlite_url(file))) as store:
         return check(store).entries
-    finally:
-        store.close()
 
 
 @pytest.mark.parametrize("turn", range(5))
@@ -127,12 +123,17 @@ def test_a_charge_without_an_answer_is_answered_after_a_restart_once_charged(tur
     assert pool.handle[0](sent) == session.transcript.envelopes[-1]
 
 
+def twin_of(pool):
+    """Another process of the first curator over the same store."""
+    ledger = Ledger(pool.stores[0], key=key(pool.names[0]), mark=new_mark(pool.stores[0]))
+    return site_of(pool.names[0], None, pool.rules, ledger=ledger)
+
+
 @pytest.mark.parametrize("turn", range(5))
 def test_of_two_processes_that_answer_one_turn_one_is_heard(turn):
     """The second answers while the first computes: the first drops its own answer, its keys and its noise."""
     pool = Pool(4, 1, 1).until(turn)
-    store = pool.stores[0]
-    twin = site_of(pool.names[0], None, pool.rules, ledger=Ledger(store, key=key(pool.names[0]), mark=new_mark(store)))
+    store, twin = pool.stores[0], twin_of(pool)
     first = pool.curators[0]
     answerer, replies = first._answerers[KIND], []
 
@@ -155,8 +156,7 @@ def test_of_two_processes_that_answer_one_turn_one_is_heard(turn):
 
 def test_a_round_goes_on_between_two_processes():
     pool = Pool(3)
-    store = pool.stores[0]
-    twin = site_of(pool.names[0], None, pool.rules, ledger=Ledger(store, key=key(pool.names[0]), mark=new_mark(store)))
+    twin = twin_of(pool)
     turns = iter([twin, pool.curators[0]] * 3)
     pool.handle[0] = lambda data: next(turns).handle(data)
     np.testing.assert_array_equal(pool.run().values, pool.exact())
@@ -203,12 +203,7 @@ def secrets_of(state):
 def test_no_secret_of_a_round_is_in_any_file_or_log(tmp_path, caplog, journal):
     """Searched in the raw bytes of the database, its log and the mark, after every turn."""
     caplog.set_level(logging.DEBUG)
-    pool = Pool(4, 1, 1, propose=False)
-    file = tmp_path / "site.ledger"
-    create_ledger_file(file, key(pool.names[0]), now=NOW)
-    ledger = open_ledger_file(file, key(pool.names[0]))
-    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
-    pool.accepted = [pool.propose(index) for index in range(4)]
+    pool, ledger = pool_with_file(tmp_path / "site.ledger", 4, 1, 1)
     secrets, unmasked = [], np.asarray(pool.exact(who=[0])).astype("<i8").tobytes()
     for turn in range(5):
         pool.step(turn)
@@ -221,7 +216,7 @@ def test_no_secret_of_a_round_is_in_any_file_or_log(tmp_path, caplog, journal):
             assert len(sealed) == STATE_SEAL_BYTES
         pool.ask(0, b"\xc0")  # a refusal is kept, too
         if journal == "checkpointed":
-            with sqlite3.connect(file) as database:
+            with sqlite3.connect(tmp_path / "site.ledger") as database:
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             database.close()
         files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -238,12 +233,8 @@ def test_no_secret_of_a_round_is_in_any_file_or_log(tmp_path, caplog, journal):
 
 def test_former_states_are_in_no_copy_that_is_made_after_the_round(tmp_path):
     """Nor in the file once its curator has stopped: who later gets the curator's key takes no mask off."""
-    pool = Pool(10, 1, 2, propose=False)
     file, early, late = (tmp_path / name for name in ("site.ledger", "early.ledger", "late.ledger"))
-    create_ledger_file(file, key(pool.names[0]), now=NOW)
-    ledger = open_ledger_file(file, key(pool.names[0]))
-    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
-    pool.accepted = [pool.propose(index) for index in range(10)]
+    pool, ledger = pool_with_file(file, 10, 1, 2)
     pieces = []
     for turn in range(5):
         pool.step(turn)
@@ -295,15 +286,20 @@ def test_a_state_that_was_put_back_is_not_used_again():
     assert refusal.code == RefusalCode.STATE_GONE
 
 
-def test_a_round_goes_on_while_the_curator_changes_its_key():
-    """It is asked, and signs, under the key that the plan names."""
-    pool = Pool(3).until(2)
-    old, new = key(pool.names[0]), key("the next key")
+def change_key(pool, new):
+    """The first curator goes on under another key, and answers for its old one."""
+    old = key(pool.names[0])
     hand_over(pool.stores[0], old, new, NOW)
     ledger = Ledger(pool.stores[0], key=new, mark=MemoryMark())
     ledger.settle()
     parts = {"key": new, "former": (FormerKey(old, NOW + 100),), "ledger": ledger, "clock": lambda: NOW}
     pool.curators[0] = assemble_site(dataset(ROWS), pool.rules, noise=pool.noises[0], **parts).curator
+
+
+def test_a_round_goes_on_while_the_curator_changes_its_key():
+    """It is asked, and signs, under the key that the plan names."""
+    pool = Pool(3).until(2)
+    change_key(pool, key("the next key"))
     pool.masked()
     pool.agreed()
     np.testing.assert_array_equal(pool.opened().values, pool.exact())
@@ -315,12 +311,7 @@ def test_a_curator_with_two_keys_in_one_plan_goes_on_as_whom_it_began():
     participants = sorted([*(key(name).public for name in names(3)), new.public])
     rules = rules_of(3, members=tuple(public.hex() for public in participants))
     pool = Pool(3, queries=(planned_of(4, 1, 1, participants=participants),), rules=rules)
-    old = key(pool.names[0])
-    hand_over(pool.stores[0], old, new, NOW)
-    ledger = Ledger(pool.stores[0], key=new, mark=MemoryMark())
-    ledger.settle()
-    parts = {"key": new, "former": (FormerKey(old, NOW + 100),), "ledger": ledger, "clock": lambda: NOW}
-    pool.curators[0] = assemble_site(dataset(ROWS), pool.rules, noise=pool.noises[0], **parts).curator
+    change_key(pool, new)
     pool.keys()
     session = pool.sessions[0]
     session.query(KIND, encode(RelayCards(pool.cards)), NOW)

@@ -8,6 +8,7 @@ import numpy as np
 
 from curator_fakes import MARKS, NOW, ZeroNoise, dataset, key, ledger_over, policy
 from curator_node.ledger.marks import MemoryMark
+from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import MemoryStore
 from curator_node.site import assemble_site
 from learner_node.study.session import Session
@@ -288,3 +289,13 @@ def request_like(body, sent):
     """Another request of the same sequence as one that was sent, signed by the same learner."""
     _, message = open_envelope(sent)
     return seal(msgspec.structs.replace(message, body=encode(body)), key("ann"))
+
+
+def pool_with_file(file, *sizes):
+    """A pool whose first curator keeps its ledger in a file; and that ledger."""
+    pool = Pool(*sizes, propose=False)
+    create_ledger_file(file, key(pool.names[0]), now=NOW)
+    ledger = open_ledger_file(file, key(pool.names[0]))
+    pool.curators[0] = site_of(pool.names[0], None, pool.rules, ledger=ledger)
+    pool.accepted = [pool.propose(index) for index in range(len(pool.names))]
+    return pool, ledger
