@@ -40,7 +40,18 @@ from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
 from curator_node.site import assemble_site
 from protocol.codec import encode
-from protocol.envelopes import LABEL, Envelope, is_signed, open_receipt, request_digest, seal, statement_bytes, verify
+from protocol.envelopes import (
+    LABEL,
+    Envelope,
+    digest,
+    is_signed,
+    open_envelope,
+    open_receipt,
+    request_digest,
+    seal,
+    statement_bytes,
+    verify,
+)
 from protocol.errors import RemoteProtocolError
 from protocol.ledger.entries import STATE_SEAL_BYTES, decode_entry
 from protocol.messages import Card, CardRequest, Refusal, Release, StudyAccepted, StudyClose, StudyClosed
@@ -53,8 +64,6 @@ from toy.kind import TOY, PlannedToy, ToyBody
 
 
 def digest_of(sent, name="ann"):
-    from protocol.envelopes import open_envelope
-
     envelope, _ = open_envelope(sent)
     return request_digest(key(name).public, envelope.type, envelope.payload)
 
@@ -103,8 +112,6 @@ def test_every_reply_that_left_has_its_digest_in_the_chain():
     for act in (learner.query, learner.query, learner.close):
         act()
     replies = learner.session.transcript.envelopes[1::2]
-    from protocol.envelopes import digest
-
     entries = [decode_entry(row.body) for row in curator._ledger.store.rows(0)]
     assert [entry.reply for entry in entries if entry.kind == "answered"] == [digest(reply) for reply in replies]
 

@@ -28,7 +28,7 @@ from curator_fakes import (
 from curator_node.ledger import BoundElsewhereError, Caps, Reservation, StudyKey
 from curator_node.ledger.checks import check, load
 from curator_node.ledger.store import MemoryStore
-from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy
+from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Policy
 from protocol.envelopes import open_envelope, open_receipt
 from protocol.errors import ConfigurationError, LocalProtocolError
 from protocol.ledger.entries import EntryKind, LedgerCorruptError, decode_entry
@@ -55,9 +55,7 @@ def enrolled(name, *keys, cap="1/3", **states):
 
 
 def rules(*learners, **options):
-    return policy((), cap="2/3", **options).__class__(
-        name="basel", cap="2/3", enrolled=learners, **({"studies": 1000} | options)
-    )
+    return Policy(name="basel", cap="2/3", enrolled=learners, **({"studies": 1000} | options))
 
 
 def charged(store):

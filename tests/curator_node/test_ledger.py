@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -106,13 +106,8 @@ class Model:
             return HaltedError
         if sum(costs) > self.left(learner):
             return InsufficientBudgetError
-        self.studies[learner, study] = {
-            "costs": costs,
-            "spent": Fraction(0),
-            "asked": 0,
-            "expires": expires_at,
-            "state": "open",
-        }
+        fields = {"costs": costs, "spent": Fraction(0), "asked": 0, "expires": expires_at, "state": "open"}
+        self.studies[learner, study] = fields
         self.requests[request] = None
         return "done"
 
@@ -323,9 +318,8 @@ class DatabaseMachine(LedgerMachine):
 
     @staticmethod
     def made(file):
-        store = DatabaseStore(sqlite_url(file), create=True)
-        create_ledger(store, CURATOR, MemoryMark(), now=0)
-        store.close()
+        with closing(DatabaseStore(sqlite_url(file), create=True)) as store:
+            new_ledger(store)
 
     def open_store(self):
         self.folder = Path(_new_folder())
@@ -367,20 +361,16 @@ def file(tmp_path):
 
 @pytest.fixture
 def database(file):
-    store = DatabaseStore(sqlite_url(file), create=True)
-    yield store
-    store.close()
+    with closing(DatabaseStore(sqlite_url(file), create=True)) as opened_store:
+        yield opened_store
 
 
 @pytest.fixture(params=["memory", "database", "postgresql"])
 def store(request, file):
-    if request.param == "memory":
-        made = MemoryStore()
-    else:
-        server = request.param == "postgresql"
-        made = DatabaseStore(request.getfixturevalue("postgres").new_url() if server else sqlite_url(file), create=True)
-    yield made
-    made.close()
+    urls = {"database": lambda: sqlite_url(file), "postgresql": lambda: request.getfixturevalue("postgres").new_url()}
+    url = urls.get(request.param)
+    with closing(DatabaseStore(url(), create=True) if url else MemoryStore()) as opened_store:
+        yield opened_store
 
 
 def study(number):
@@ -562,33 +552,27 @@ def test_replies_of_ended_studies_make_room_the_first_to_end_in_front(store):
     assert load(store).kept_bytes == 40
 
 
-def test_append_of_a_taken_index_conflicts_and_changes_nothing(store):
+def test_append_of_a_taken_index_conflicts_and_rows_are_read_from_where_the_reader_stands(store):
     first, second = Row(0, b"first", b"s"), Row(0, b"second", b"s")
     store.append(first, replies=[(request_of(1), b"one")])
     with pytest.raises(AppendConflictError):
         store.append(second, replies=[(request_of(1), b"two")])
     assert store.rows(0) == [first]
-    assert store.rows(1) == []
     assert store.reply(request_of(1)) == b"one"
     assert store.replied() == [request_of(1)]
-
-
-def test_entries_are_read_from_where_the_reader_stands(store):
-    rows = [Row(index, bytes([index]), b"s") for index in range(4)]
-    for row in rows:
+    assert store.rows(1) == []
+    later = [Row(index, bytes([index]), b"s") for index in (1, 2, 3)]
+    for row in later:
         store.append(row)
-    assert store.rows(2) == rows[2:]
+    assert (store.rows(0), store.rows(2)) == ([first, *later], later[1:])
 
 
 def test_refusals_are_remembered_until_they_expire(store):
     for number in (1, 2, 3):
         store.remember(request_of(number), LEARNERS[0], bytes([number]), 10 * number, 0)
     assert store.refusal(request_of(1)) == b"\x01"
-    assert (store.refusals(LEARNERS[0], 0), store.refusals(LEARNERS[0], 10), store.refusals(LEARNERS[1], 0)) == (
-        3,
-        2,
-        0,
-    )
+    assert [store.refusals(learner, 0) for learner in LEARNERS] == [3, 0, 0]
+    assert store.refusals(LEARNERS[0], 10) == 2
     store.remember(request_of(4), LEARNERS[1], b"4", 40, 10)
     assert store.refusal(request_of(1)) is None
     store.remember(request_of(2), LEARNERS[0], b"again", 30, 10)
@@ -630,10 +614,9 @@ def test_file_that_is_no_database_is_a_configuration_error(file):
     file.write_bytes(b"a spreadsheet, perhaps" * 100)
     with pytest.raises(ConfigurationError, match="not a SQLite ledger"):
         DatabaseStore(sqlite_url(file))
-    with pytest.raises(ConfigurationError, match="cannot be opened"):
-        DatabaseStore(sqlite_url(file), create=True)
-    with pytest.raises(ConfigurationError, match="cannot be opened"):
-        DatabaseStore(sqlite_url(file / "below a file"), create=True)
+    for path in (file, file / "below a file"):
+        with pytest.raises(ConfigurationError, match="cannot be opened"):
+            DatabaseStore(sqlite_url(path), create=True)
 
 
 def test_failing_database_is_unavailable_without_its_text(database):
@@ -653,35 +636,35 @@ def test_failing_database_is_unavailable_without_its_text(database):
         assert caught.value.__suppress_context__
 
 
-def test_two_ledgers_on_one_file_admit_thirty_thirtieths(file):
-    stores = [DatabaseStore(sqlite_url(file), create=True), DatabaseStore(sqlite_url(file))]
-    ledgers = [new_ledger(stores[0]), opened_on(stores[1])]
+@pytest.fixture
+def two_ledgers(file):
+    """Of two processes on one file."""
+    with (
+        closing(DatabaseStore(sqlite_url(file), create=True)) as first,
+        closing(DatabaseStore(sqlite_url(file))) as second,
+    ):
+        yield new_ledger(first), opened_on(second)
+
+
+def test_two_ledgers_on_one_file_admit_thirty_thirtieths(two_ledgers):
     caps = Caps(learner=Fraction(1), total=Fraction(1))
     admitted = 0
     for number in range(1, 40):
-        try:
-            spend(ledgers[number % 2], number, caps=caps)
-        except InsufficientBudgetError:
-            continue
-        admitted += 1
+        with suppress(InsufficientBudgetError):
+            spend(two_ledgers[number % 2], number, caps=caps)
+            admitted += 1
     assert admitted == 30
-    for store in stores:
-        assert load(store).total_spent == 1
-        store.close()
+    assert [load(ledger.store).total_spent for ledger in two_ledgers] == [1, 1]
 
 
-def test_same_reservation_by_two_processes_is_one_even_where_it_uses_up_the_cap(file):
-    stores = [DatabaseStore(sqlite_url(file), create=True), DatabaseStore(sqlite_url(file))]
-    first, second = new_ledger(stores[0]), opened_on(stores[1])
+def test_same_reservation_by_two_processes_is_one_even_where_it_uses_up_the_cap(two_ledgers):
+    first, second = two_ledgers
     caps = Caps(learner=Fraction(1), total=Fraction(1))
-    what = wanted(study(1), LEARNERS[0], (Fraction(1),), request_of(1))
-    assert first.reserve(what, caps, 0).cost == second.reserve(what, caps, 0).cost
+    reservations = [wanted(study(1), LEARNERS[0], (Fraction(1),), request_of(number)) for number in (1, 2)]
+    assert first.reserve(reservations[0], caps, 0).cost == second.reserve(reservations[0], caps, 0).cost
     assert len(first.store.rows(0)) == 2
-    other = wanted(study(1), LEARNERS[0], (Fraction(1),), request_of(2))
     with pytest.raises(LocalProtocolError):
-        second.reserve(other, caps, 0)
-    for store in stores:
-        store.close()
+        second.reserve(reservations[1], caps, 0)
 
 
 RACER = """
@@ -719,9 +702,8 @@ def start(url, me, denominator):
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_racing_processes_admit_thirty_thirtieths(file, kind, request):
     url = f"sqlite:///{file}" if kind == "sqlite" else request.getfixturevalue("postgres").new_url()
-    made = DatabaseStore(url, create=True)
-    create_ledger(made, CURATOR, MemoryMark(), now=0)
-    made.close()
+    with closing(DatabaseStore(url, create=True)) as store:
+        new_ledger(store)
     racers = [start(url, me, 30) for me in (10_000, 20_000, 30_000)]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
@@ -731,9 +713,8 @@ def test_racing_processes_admit_thirty_thirtieths(file, kind, request):
     admitted = [racer.communicate()[0].split() for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0, 0]
     assert sum(map(len, admitted)) == 30
-    store = DatabaseStore(url)
-    account = load(store)
-    store.close()
+    with closing(DatabaseStore(url)) as store:
+        account = load(store)
     assert account.total_spent == 1
     assert account.total_reserved <= Fraction(2, 30), "a racer may have set aside what another then spent"
     assert sorted(int.from_bytes(key.study, "big") for key, study in account.studies.items() if study.spent) == sorted(
@@ -756,9 +737,8 @@ def test_killed_process_loses_no_acknowledged_charge(file):
         numbers += [int(line) for line in victim.communicate()[0].split("\n")[:-1]]
         acknowledged += [key_of(number, LEARNERS[me % 3]) for number in numbers]
         assert victim.returncode == -signal.SIGKILL
-        store = DatabaseStore(sqlite_url(file))
-        account = load(store)
-        store.close()
+        with closing(DatabaseStore(sqlite_url(file))) as store:
+            account = load(store)
         assert all(account.studies[key].spent == Fraction(1, 100_000) for key in acknowledged)
         assert account.total_spent >= Fraction(len(acknowledged), 100_000)
 
@@ -825,12 +805,8 @@ def test_each_write_may_fail_or_go_unacknowledged(how, at, write):
             assert reply.remaining == ""
             reply = learner.ask()
         assert not isinstance(reply, Refusal), reply
-    assert kinds(store) == [
-        "open",
-        "start",
-        "enrol",
-        *["reserve", "answered", "charge", "answered", "close", "answered"],
-    ]
+    answered = ["reserve", "answered", "charge", "answered", "close", "answered"]
+    assert kinds(store) == ["open", "start", "enrol", *answered]
     account = load(store)
     assert (account.total_spent, account.total_reserved) == (THIRTIETH, 0)
 

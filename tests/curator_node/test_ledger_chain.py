@@ -72,6 +72,13 @@ def written(file, studies=3):
     ledger.close()
 
 
+@pytest.fixture
+def served(file):
+    """A ledger on disk with one study."""
+    written(file, studies=1)
+    return file
+
+
 def reopened(file):
     """The next process: it holds the ledger against its mark."""
     ledger = open_ledger_file(file, CURATOR)
@@ -145,12 +152,11 @@ def test_tampered_chain_does_not_open_and_the_place_is_named(how, file):
 
 @pytest.mark.parametrize("column", ["body", "signature"])
 @pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_flipped_bit_of_every_entry_is_found_and_named(file, column, step):
-    written(file, studies=1)
-    with closing(sqlite3.connect(file)) as connection:
+def test_every_flipped_bit_of_every_entry_is_found_and_named(served, column, step):
+    with closing(sqlite3.connect(served)) as connection:
         rows = connection.execute(f"SELECT entry_index, {column} FROM entries").fetchall()
     store = MemoryStore()
-    disk = DatabaseStore(read_only_url(file))
+    disk = DatabaseStore(read_only_url(served))
     whole = disk.rows(0)
     for request in disk.replied():
         store._replies[request] = disk.reply(request)
@@ -164,23 +170,21 @@ def test_every_flipped_bit_of_every_entry_is_found_and_named(file, column, step)
             assert index in [finding.index for finding in check(store).findings], (index, bit)
 
 
-def test_replies_are_held_against_the_chain(file):
-    written(file, studies=1)
-    assert checked(file).findings == ()
-    edit(file, ("UPDATE replies SET reply = ? WHERE request = ?", (b"forged", request_of(101))))
-    assert [f.text for f in checked(file).findings] == ["the reply of ledger entry 5 was changed"]
-    edit(file, ("DELETE FROM replies WHERE request = ?", (request_of(101),)))
-    assert [f.text for f in checked(file).findings] == ["the reply of ledger entry 5 is missing"]
-    edit(file, ("INSERT INTO replies VALUES (?, ?)", (request_of(7), b"stray")))
-    assert [f.index for f in checked(file).findings] == [5, -1]
+def test_replies_are_held_against_the_chain(served):
+    assert checked(served).findings == ()
+    edit(served, ("UPDATE replies SET reply = ? WHERE request = ?", (b"forged", request_of(101))))
+    assert [f.text for f in checked(served).findings] == ["the reply of ledger entry 5 was changed"]
+    edit(served, ("DELETE FROM replies WHERE request = ?", (request_of(101),)))
+    assert [f.text for f in checked(served).findings] == ["the reply of ledger entry 5 is missing"]
+    edit(served, ("INSERT INTO replies VALUES (?, ?)", (request_of(7), b"stray")))
+    assert [f.index for f in checked(served).findings] == [5, -1]
 
 
-def test_a_ledger_under_another_key_is_named(file):
-    written(file, studies=1)
+def test_a_ledger_under_another_key_is_named(served):
     with pytest.raises(ConfigurationError, match="another curator"):
-        open_ledger_file(file, key("zurich"), mark=file.with_name("other"))
-    assert checked(file, CURATOR.public).findings == ()
-    assert "another key" in checked(file, key("zurich").public).findings[0].text
+        open_ledger_file(served, key("zurich"), mark=served.with_name("other"))
+    assert checked(served, CURATOR.public).findings == ()
+    assert "another key" in checked(served, key("zurich").public).findings[0].text
 
 
 def test_a_chain_that_somebody_else_went_on_with_does_not_open():
@@ -257,12 +261,11 @@ def test_account_of_the_chain_does_not_depend_on_the_process_that_reads_it():
 
 
 @pytest.mark.slow
-def test_a_damaged_file_is_an_error_of_ours_and_no_change_goes_unseen(file):
-    """One byte of the file at a time, header, pages and free space."""
-    written(file, studies=1)
-    whole = file.read_bytes()
-    rows = [(row.index, row.body, row.signature) for row in _rows(file)]
-    damaged = file.with_name("damaged")
+def test_a_damaged_file_is_an_error_of_ours_and_no_change_goes_unseen(served):
+    """One byte of the served at a time, header, pages and free space."""
+    whole = served.read_bytes()
+    rows = [(row.index, row.body, row.signature) for row in _rows(served)]
+    damaged = served.with_name("damaged")
     outcomes = set()
     for position in range(0, len(whole), 397):
         damaged.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
@@ -284,15 +287,14 @@ def _rows(file):
         return store.rows(0)
 
 
-def test_a_ledger_put_back_to_an_older_state_halts_its_curator(file):
-    written(file, studies=1)
-    older = file.read_bytes()
-    ledger = reopened(file)
+def test_a_ledger_put_back_to_an_older_state_halts_its_curator(served):
+    older = served.read_bytes()
+    ledger = reopened(served)
     spend(ledger, 2)
     ledger.settle()
     ledger.close()
-    file.write_bytes(older)
-    ledger = reopened(file)
+    served.write_bytes(older)
+    ledger = reopened(served)
     assert ledger.account.halted
     assert ledger.account.suspects[0].position.index == 10
     found = ledger.resume(3, note="restored the backup of Monday")
@@ -300,48 +302,45 @@ def test_a_ledger_put_back_to_an_older_state_halts_its_curator(file):
     assert ledger.account.total_spent == 2 * THIRTIETH
     ledger.settle()
     ledger.close()
-    assert not is_halted(file)
+    assert not is_halted(served)
 
 
-def test_a_ledger_that_has_grown_under_another_process_is_fine(file):
-    written(file, studies=1)
-    other = open_ledger_file(file, CURATOR, mark=file.with_name("second.mark"))
+def test_a_ledger_that_has_grown_under_another_process_is_fine(served):
+    other = open_ledger_file(served, CURATOR, mark=served.with_name("second.mark"))
     other.begin(TERMS, 2)
     assert other.account.halted  # a process without a mark cannot know
     other.resume(2, note="a second process")
     spend(other, 2)
     other.settle()
     other.close()
-    assert not is_halted(file)
+    assert not is_halted(served)
 
 
 @pytest.mark.parametrize("how", ["absent", "damaged", "of another ledger"])
-def test_a_missing_mark_needs_the_steward(file, how):
-    written(file, studies=1)
-    mark = mark_path(file)
+def test_a_missing_mark_needs_the_steward(served, how):
+    mark = mark_path(served)
     if how == "absent":
         mark.unlink()
     elif how == "damaged":
         mark.write_bytes(bytes(len(mark.read_bytes())))
     else:
-        other = file.with_name("other.ledger")
+        other = served.with_name("other.ledger")
         written(other, studies=2)
         mark.write_bytes(mark_path(other).read_bytes())
-    ledger = reopened(file)
+    ledger = reopened(served)
     assert ledger.account.halted
     ledger.resume(3, note="the disk was replaced")
     ledger.close()
-    assert not is_halted(file)
+    assert not is_halted(served)
 
 
-def test_an_absent_ledger_is_never_made_anew(file):
-    written(file, studies=1)
-    file.unlink()
+def test_an_absent_ledger_is_never_made_anew(served):
+    served.unlink()
     with pytest.raises(ConfigurationError, match=r"no ledger .*One that was there is lost: bring back a backup"):
-        open_ledger_file(file, CURATOR)
-    assert not file.exists()
+        open_ledger_file(served, CURATOR)
+    assert not served.exists()
     with pytest.raises(ConfigurationError, match=r"a\.mark exists"):
-        create_ledger_file(file, CURATOR, now=0)
+        create_ledger_file(served, CURATOR, now=0)
 
 
 def test_store_rolled_back_under_a_running_ledger_halts_it():
@@ -357,66 +356,61 @@ def test_store_rolled_back_under_a_running_ledger_halts_it():
     assert load(store) == ledger.account
 
 
-def test_a_mark_survives_a_torn_write(file):
-    written(file, studies=1)
-    mark = open_mark(mark_path(file), CURATOR)
+def test_a_mark_survives_a_torn_write(served):
+    mark = open_mark(mark_path(served), CURATOR)
     older, log = mark.read(), mark.log()
     newer = replace(older, position=replace(older.position, index=older.position.index + 1))
-    hashes = [*load_file(file).hashes, bytes(32)]
+    hashes = [*load_file(served).hashes, bytes(32)]
     mark.write(newer, hashes, first=older.position.index + 1)
     serial = mark._serial
     assert mark.log() == log + bytes(8)
     mark.close()
-    torn = bytearray(mark_path(file).read_bytes())
+    torn = bytearray(mark_path(served).read_bytes())
     place = FIRST_SLOT + SLOT * (serial % 2)
     for at in range(place, place + 50):
         torn[at] ^= 0xFF
-    mark_path(file).write_bytes(bytes(torn))
-    mark = open_mark(mark_path(file), CURATOR)
+    mark_path(served).write_bytes(bytes(torn))
+    mark = open_mark(mark_path(served), CURATOR)
     assert (mark.read(), mark.log()) == (older, log)
     mark.write(newer, hashes, first=older.position.index + 1)
     assert (mark.read().position, mark.log()) == (newer.position, log + bytes(8))
     mark.close()
 
 
-def test_a_log_that_was_changed_proves_nothing_and_the_mark_still_does(file):
-    written(file, studies=1)
-    changed = bytearray(mark_path(file).read_bytes())
+def test_a_log_that_was_changed_proves_nothing_and_the_mark_still_does(served):
+    changed = bytearray(mark_path(served).read_bytes())
     changed[FIRST_SLOT + 2 * SLOT + 12] ^= 1
-    mark_path(file).write_bytes(bytes(changed))
-    with closing(open_mark(mark_path(file), CURATOR)) as mark:
-        assert (mark.read().position.index, mark.log()) == (load_file(file).next_index - 1, b"")
+    mark_path(served).write_bytes(bytes(changed))
+    with closing(open_mark(mark_path(served), CURATOR)) as mark:
+        assert (mark.read().position.index, mark.log()) == (load_file(served).next_index - 1, b"")
 
 
-def test_a_mark_of_an_older_program_is_read_and_then_kept_in_the_new_form(file):
+def test_a_mark_of_an_older_program_is_read_and_then_kept_in_the_new_form(served):
     """It had two slots of 4,096 bytes, each with a position alone."""
-    written(file, studies=1)
-    position, secret = load_file(file).position(3), CURATOR.derive("ledger mark")
+    position, secret = load_file(served).position(3), CURATOR.derive("ledger mark")
     content = (7).to_bytes(8, "big") + pack(position)
     slot = content + hmac.digest(secret, b"expril/2 mark" + content, "sha256")
-    mark_path(file).write_bytes(bytes(4096) + slot.ljust(4096, b"\0"))
-    mark = open_mark(mark_path(file), CURATOR)
+    mark_path(served).write_bytes(bytes(4096) + slot.ljust(4096, b"\0"))
+    mark = open_mark(mark_path(served), CURATOR)
     assert (mark.read(), mark.log()) == (Marked(position), b"")
     mark.write(Marked(position))
     mark.close()
-    assert not any(mark_path(file).read_bytes()[:FIRST_SLOT])
-    mark_path(file).write_bytes(mark_path(file).read_bytes()[:FIRST_SLOT])
-    with closing(open_mark(mark_path(file), CURATOR)) as damaged:
+    assert not any(mark_path(served).read_bytes()[:FIRST_SLOT])
+    mark_path(served).write_bytes(mark_path(served).read_bytes()[:FIRST_SLOT])
+    with closing(open_mark(mark_path(served), CURATOR)) as damaged:
         assert damaged.read() is None
 
 
-def test_a_mark_is_held_by_one_process_at_a_time(file):
-    written(file, studies=1)
-    first = open_ledger_file(file, CURATOR)
+def test_a_mark_is_held_by_one_process_at_a_time(served):
+    first = open_ledger_file(served, CURATOR)
     with pytest.raises(ConfigurationError, match="held by another process"):
-        open_ledger_file(file, CURATOR)
+        open_ledger_file(served, CURATOR)
     first.close()
-    open_ledger_file(file, CURATOR).close()
+    open_ledger_file(served, CURATOR).close()
 
 
-def test_a_mark_of_another_key_is_none(file):
-    written(file, studies=1)
-    with closing(open_mark(mark_path(file), key("zurich"))) as mark:
+def test_a_mark_of_another_key_is_none(served):
+    with closing(open_mark(mark_path(served), key("zurich"))) as mark:
         assert mark.read() is None
 
 
@@ -622,59 +616,55 @@ def test_a_process_that_was_copied_while_it_ran_is_not_trusted_to_have_one_branc
     assert ledger.resume(1)[-1].total >= 6 * THIRTIETH
 
 
-def test_a_backup_made_while_a_process_serves_is_whole_and_halts_when_it_is_served_from(file, tmp_path):
-    written(file, studies=1)
-    ledger = reopened(file)
+def test_a_backup_made_while_a_process_serves_is_whole_and_halts_when_it_is_served_from(served, tmp_path):
+    ledger = reopened(served)
     spend(ledger, 2)
     copy = tmp_path / "copy.ledger"
-    backup(file, copy)
+    backup(served, copy)
     spend(ledger, 3)
     ledger.settle()
     with pytest.raises(ConfigurationError, match="never overwritten"):
-        backup(file, copy)
+        backup(served, copy)
     ledger.close()
     assert checked(copy).findings == ()
     assert len(load_file(copy).owed) == 0
     assert load_file(copy).total_spent == 2 * THIRTIETH
     for suffix in ("", "-wal", "-shm"):
-        file.with_name(file.name + suffix).unlink(missing_ok=True)
-    file.write_bytes(copy.read_bytes())
-    ledger = reopened(file)
+        served.with_name(served.name + suffix).unlink(missing_ok=True)
+    served.write_bytes(copy.read_bytes())
+    ledger = reopened(served)
     assert ledger.account.halted
     ledger.resume(3, note="the backup")
     assert ledger.account.total_spent == 3 * THIRTIETH
     ledger.close()
 
 
-def test_the_file_without_its_log_is_not_the_ledger(file, tmp_path):
-    """Why a copy of the file alone is no backup: what was written last is in the log beside it."""
-    written(file, studies=1)
-    ledger = reopened(file)
+def test_the_file_without_its_log_is_not_the_ledger(served, tmp_path):
+    """Why a copy of the served alone is no backup: what was written last is in the log beside it."""
+    ledger = reopened(served)
     spend(ledger, 2)
     alone = tmp_path / "alone.ledger"
-    alone.write_bytes(file.read_bytes())
+    alone.write_bytes(served.read_bytes())
     assert len(_rows(alone)) < len(ledger.store.rows(0))
-    assert len(_rows(file)) == len(ledger.store.rows(0))
+    assert len(_rows(served)) == len(ledger.store.rows(0))
     ledger.close()
 
 
-def test_reading_writes_nothing_beside_the_ledger(file):
-    written(file, studies=1)
-    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in file.parent.iterdir()}
-    assert checked(file).findings == ()
-    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in file.parent.iterdir()} == before
-    assert str(sqlite_url(file)) != str(read_only_url(file))
+def test_reading_writes_nothing_beside_the_ledger(served):
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in served.parent.iterdir()}
+    assert checked(served).findings == ()
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in served.parent.iterdir()} == before
+    assert str(sqlite_url(served)) != str(read_only_url(served))
 
 
-def test_a_log_that_nobody_serves_is_read_and_left_alone(file, tmp_path):
+def test_a_log_that_nobody_serves_is_read_and_left_alone(served, tmp_path):
     """A copy of a served folder on another medium: what stands in the log counts, and nothing appears beside it."""
-    written(file, studies=1)
-    ledger = reopened(file)
+    ledger = reopened(served)
     spend(ledger, 2)
     (tmp_path / "medium").mkdir()
     copy = tmp_path / "medium" / "copy.ledger"
     for suffix in ("", "-wal"):
-        copy.with_name(copy.name + suffix).write_bytes(file.with_name(file.name + suffix).read_bytes())
+        copy.with_name(copy.name + suffix).write_bytes(served.with_name(served.name + suffix).read_bytes())
     entries = len(ledger.store.rows(0))
     ledger.close()
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in copy.parent.iterdir()}

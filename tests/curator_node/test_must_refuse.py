@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import curator_node.mechanisms
 import curator_node.policy
-from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of, policy
+from curator_fakes import NOW, key, mass_body, message_of, open_curator, opened, plan_of
 from curator_node.policy import LearnerPolicy, Policy, read_policy
 from learner_node.study.session import Session
 from protocol.codec import decode, encode
-from protocol.envelopes import LABEL, Envelope, is_signed, open_envelope, open_receipt, seal, verify
+from protocol.envelopes import LABEL, Envelope, digest, is_signed, open_envelope, open_receipt, seal, verify
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import head_is_signed
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest, Refusal, Release
@@ -118,15 +118,8 @@ def _group():
 
 
 POINTS = _group()
-KEYS = sorted(
-    {
-        (y | sign << 255).to_bytes(32, "little")
-        for _, low in POINTS
-        for y in (low, low + P)
-        if y < 2**255
-        for sign in (0, 1)
-    }
-)
+ORDINATES = {y for _, low in POINTS for y in (low, low + P) if y < 2**255}
+KEYS = sorted((y | sign << 255).to_bytes(32, "little") for y in ORDINATES for sign in (0, 1))
 """Every encoding of a point of small order."""
 
 
@@ -174,8 +167,7 @@ def test_there_are_fourteen_encodings():
 def test_a_sender_whose_key_has_small_order_is_refused_even_if_a_policy_names_it(public, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(curator_node.policy, "check_public_key", lambda _: None)
-        rules = policy(("ann",))
-        rules = msgspec.structs.replace(rules, learners=(LearnerPolicy(name="eve", key=public.hex(), cap=1),))
+        rules = Policy(name="basel", cap=1, learners=(LearnerPolicy(name="eve", key=public.hex(), cap=1),))
     curator = open_curator(rules=rules)
     data = forged_envelope(public, lambda n: ("card_request", encode(card_request(public, curator.identity, number=n))))
     refusal = message_of(curator.handle(data))
@@ -202,7 +194,7 @@ def test_a_learner_that_pins_a_key_of_small_order_believes_nobody(public):
     real = open_envelope(curator.handle(seal(card_request(key("ann").public, curator.identity), key("ann"))))[1]
 
     def card(n):
-        head = {"sender": public, "answers": digest_of(request), "study": session.study, "expires_at": NOW + n}
+        head = {"sender": public, "answers": digest(request), "study": session.study, "expires_at": NOW + n}
         return "card", encode(msgspec.structs.replace(real, **head))
 
     with pytest.raises(RemoteProtocolError, match="bad_signature"):
@@ -231,9 +223,3 @@ def test_no_curator_answers_for_a_key_of_small_order(public):
     assert refusal.code == RefusalCode.WRONG_RECIPIENT
     with pytest.raises(RemoteProtocolError):
         verify(decode(seal(card_request(public, public), key("ann")), Envelope), public)
-
-
-def digest_of(data):
-    from protocol.envelopes import digest
-
-    return digest(data)

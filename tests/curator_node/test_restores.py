@@ -76,6 +76,13 @@ from protocol.refusals import RefusalCode
 from restores import INSTANCE, LEARNERS, PLANS, TERMS, World
 
 
+def put_back(path, copied):
+    """A copy takes the place of a ledger's file."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    path.write_bytes(copied.read_bytes())
+
+
 def look(world):
     """Every process serves a request; where copies hold the marks, learners show all receipts; the steward goes on."""
     for which in range(len(world.running)):
@@ -168,11 +175,6 @@ class Ward:
         ledger = open_ledger_file(self.path, key("basel"))
         return assemble_site(dataset(), self.rules, key=key("basel"), ledger=ledger, clock=Clock())
 
-    def put_back(self, copied):
-        for end in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
-        self.path.write_bytes(copied.read_bytes())
-
     def halted(self):
         with closing(self.start()) as site:
             return site.ledger.account.halted
@@ -192,11 +194,11 @@ def test_double_restore(order, tmp_path):
         ann.query()
         assert site.ledger.account.total_spent == Fraction(9, 10)
     for _ in range({"restored twice": 2, "restored three times": 3}.get(order, 1)):
-        ward.put_back(monday)
+        put_back(ward.path, monday)
         assert ward.halted()
     assert "entered as spent over all learners: 0.9" in ward.resume()
     if order.startswith("resumed"):
-        ward.put_back(monday)
+        put_back(ward.path, monday)
         assert ward.halted()
         assert "entered as spent over all learners: 0.9" in ward.resume()
     with closing(ward.start()) as site:
@@ -222,7 +224,7 @@ def test_another_copy_that_is_put_back_before_the_steward_goes_on(tmp_path):
             if copied:
                 run("ledger", "backup", ward.path, copied)
     for which in (0, 1, 0):
-        ward.put_back(copies[which])
+        put_back(ward.path, copies[which])
         assert ward.halted()
     ward.resume()
     with closing(ward.start()) as site:
@@ -326,9 +328,7 @@ def test_coprime_scales_stop_no_restore_and_no_command(tmp_path):
         ledger.settle()
         exact = sum((Fraction(prime // 1000 + 1, prime) for prime in primes), Fraction(0))
         assert ledger.account.total_spent == exact
-    for name in ("", "-wal", "-shm"):
-        path.with_name(path.name + name).unlink(missing_ok=True)
-    path.write_bytes(copied.read_bytes())
+    put_back(path, copied)
     with closing(open_ledger_file(path, CURATOR)) as ledger:
         ledger.begin(terms, NOW)
         assert ledger.account.halted
@@ -443,7 +443,7 @@ def answer(world, request, *, keeps=None):
     return world.receipts[-1]
 
 
-def put_back(world, copy):
+def restore(world, copy):
     world.copies, world.marks_too = [copy], len(copy[2]) > 0
     world.restore()
 
@@ -474,7 +474,7 @@ def test_a_question_that_was_open_at_the_fork_is_entered_once_though_its_receipt
     answer(world, pending)
     for _ in range(3):
         answer(world, charge(world, begin(world, learner=1)))
-    put_back(world, monday)
+    restore(world, monday)
     world.ledger(0)
     world.resume()
     assert show(world, *world.receipts) == Fraction(1 + 1 + 3, 30)
@@ -489,10 +489,10 @@ def test_one_request_with_two_answers_is_two_branches_in_whatever_order_they_are
     pending = charge(world, begin(world))
     tuesday = copy_of(world)
     answer(world, pending)
-    put_back(world, tuesday)
+    restore(world, tuesday)
     answer(world, pending)
     answer(world, charge(world, begin(world)))
-    put_back(world, monday)
+    restore(world, monday)
     show(world, *world.receipts[:: -1 if newest_first else 1])
     assert world.lost() == Fraction(3, 30)
     assert world.shortfall() <= 0
@@ -505,7 +505,7 @@ def test_two_questions_that_were_open_at_the_fork_are_both_entered(together):
     pending = [charge(world, begin(world, learner=learner)) for learner in (0, 1)]
     monday = copy_of(world)
     shown = [answer(world, request) for request in pending]
-    put_back(world, monday)
+    restore(world, monday)
     for request in pending:
         answer(world, request)
     for receipt in shown if together else ():
@@ -530,9 +530,9 @@ def test_the_order_in_which_receipts_halted_it_is_no_proof():
     for _ in range(6):
         begin(world, learner=1)
     newest = answer(world, charge(world, study, Fraction(0)), keeps=False)
-    put_back(world, tuesday)
+    restore(world, tuesday)
     other = answer(world, charge(world, study, Fraction(0)), keeps=False)
-    put_back(world, monday)
+    restore(world, monday)
     for receipt in (newest, oldest, middle):
         world.show(receipt)
     world.resume()
@@ -695,9 +695,7 @@ def test_a_copy_of_before_a_change_of_the_key_forgets_nothing_however_often(tmp_
         spend(ledger, 3, costs=(Fraction(1, 8),))
         ledger.settle()
     for resumes in (True, False, True):
-        for end in ("", "-wal", "-shm"):
-            path.with_name(path.name + end).unlink(missing_ok=True)
-        path.write_bytes(copied.read_bytes())
+        put_back(path, copied)
         with pytest.raises(ConfigurationError, match="another curator's key"):
             open_ledger_file(path, new, first=old)
         change_key()
