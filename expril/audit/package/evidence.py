@@ -111,13 +111,8 @@ def replay(folder: Path, *, pins: Pins | None = None, tick: Tick = quiet) -> Rep
         inventory = msgspec.json.decode(data, type=Inventory)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigurationError(f"{EVIDENCE}/{INVENTORY} is missing or cannot be read") from None
-    names = {
-        "runs": inventory.runs,
-        "ledgers": inventory.ledgers,
-        "receipts": inventory.receipts,
-        "witnessed": inventory.witnessed,
-    }
-    if not all(_is_inside(name, role) for role, listed in names.items() for name in listed):
+    names_by_role = msgspec.structs.asdict(inventory)
+    if not all(_is_inside(name, role) for role, names in names_by_role.items() for name in names):
         raise ConfigurationError(
             f"{EVIDENCE}/{INVENTORY} names a file outside of the package, or one that no package has"
         )
