@@ -108,33 +108,21 @@ def _number(schema: Schema) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseKind:
-    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how.
+    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how."""
 
-    Attributes:
-        columns: numbers released per cell, given the schema.
-        wants_hypothesis: True where a hypothesis must be given, False where it must not, None where it may.
-        fits: whether it can be asked where labels are as the schema says.
-        label: what `fits` wants, in words.
-        of_errors: (errors (k,), correct (k,)) -> (k, columns) int64.
-        by_class: one count a class.
-        of_steps: (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest
-            squared error, in squared grid steps) -> what each adds to its cell, (n, columns) int64, not negative, S in
-            all. Of absolute errors the largest is the root of the largest squared one, rounded down.
-        ranged: whether a body may state the largest squared error.
-        words: what is counted, in words for a steward.
-        reads_label: whether it hangs on labels; where it does not, they may change and no number moves.
-    """
-
-    columns: Callable[[Schema], int]
-    wants_hypothesis: bool | None
-    fits: Callable[[Schema], bool]
-    label: str
-    words: str
-    of_errors: Callable[[Counts, Counts], Counts] | None = None
-    by_class: bool = False
+    columns: Callable[[Schema], int]  # numbers released per cell, given the schema
+    wants_hypothesis: bool | None  # True where a hypothesis must be given, False where it must not, None where it may
+    fits: Callable[[Schema], bool]  # whether it can be asked where labels are as the schema says
+    label: str  # what `fits` wants, in words
+    words: str  # what is counted, in words for a steward
+    of_errors: Callable[[Counts, Counts], Counts] | None = None  # (errors (k,), correct (k,)) -> (k, columns) int64
+    by_class: bool = False  # one count a class
+    # (labels (n,) and predictions (n,) in grid steps 0 .. 4096 of their range, int64; steps S; largest squared error,
+    # in squared grid steps) -> what each adds to its cell, (n, columns) int64, not negative, S in all. Of absolute
+    # errors the largest is the root of the largest squared one, rounded down.
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
-    ranged: bool = False
-    reads_label: bool = True
+    ranged: bool = False  # whether a body may state the largest squared error
+    reads_label: bool = True  # whether it hangs on labels; where it does not, they may change and no number moves
 
 
 _BINARY = "a label of two classes"

@@ -23,10 +23,11 @@ from simulations.paper_ratio import PAPER_RATIO, PRINTED_COUNTS
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """Eq. 7 as printed, clip((U + Laplace) / n, 0, 1); with no hypothesis, masses clip((n_k + Laplace) / N, 0, 1).
+    """Answer with Eq. 7 as printed, clip((U + Laplace) / n, 0, 1).
 
-    The exact n in the denominator is why this is not private as claimed. An empty bin gives 0 or 1 by the sign of its
-    noise. Other releases are answered as any curator answers them.
+    Without a hypothesis, masses are clip((n_k + Laplace) / N, 0, 1). The exact n in the denominator makes this less
+    private than claimed. An empty bin gives 0 or 1 by the sign of its noise. Other releases are answered as by any
+    curator.
     """
     body, planned = question.body, question.turn.planned
     if planned.release != PAPER_RATIO:
@@ -54,7 +55,7 @@ def read(data: bytes, question: Question) -> CountsAnswer:
 
 
 def pool(answers: Sequence[CountsAnswer]) -> CountsAnswer:
-    """The sum of several curators' counts; of ratios the mean."""
+    """The sum of several curators' counts, or the mean of their ratios."""
     total = add(answers)
     return total if total.release != PAPER_RATIO else replace(total, values=total.values / len(answers))
 

@@ -1,4 +1,4 @@
-"""How a learner reads each query kind; one file and one line per kind."""
+"""Readers of all query kinds; a new kind is one file and one line here."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,4 +20,4 @@ _SHIPPED = (
     STATISTIC,
 )
 READERS: Mapping[str, Reader] = MappingProxyType({reader.kind.name: reader for reader in _SHIPPED})
-"""What a learner has unless it is given others."""
+"""A learner's default readers, by kind."""

@@ -1,4 +1,4 @@
-"""Reads `counts` releases into arrays, one curator's or the sum over several."""
+"""Reads `counts` releases into arrays, of one curator or summed over several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,17 +70,15 @@ def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
 
 
 def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
-    """Why an answer cannot be that of a curator with so many records; "" where it can.
+    """Why an answer cannot be that of a curator with so many records; "" if it can.
 
-    Every record is in one cell of each partition, so its cells' counts are at least 0 and add up to the records, give
-    or take the noise; signed counts lie between minus and plus that. Noise bounds are for each value and for each
-    partition's total, together passed with a probability of at most `FALSE_ALARM` by an honest curator whose card
-    declares at least 1 / `GROWTH` of its records. There is no lower bound but 0: a curator with fewer records than it
-    declares, or whose unit bound leaves few, brings little and harms nobody.
+    Every record is in one cell of each partition. So a partition's counts are non-negative and sum to the number of
+    records, up to noise; signed counts lie between plus and minus that. Noise bounds apply to each value and each
+    partition's total. An honest curator that declares at least 1 / `GROWTH` of its records violates any of them with
+    probability at most `FALSE_ALARM`. There is no lower bound but 0: a curator with too few records brings little and
+    harms nobody.
 
-    Args:
-        answer: one curator's (`sites` is 1).
-        round_size: as declared; None is held against `MOST_RECORDS`.
+    `answer` is one curator's. `round_size` is the declared one; None means `MOST_RECORDS`.
     """
     excess = beyond(answer, MOST_RECORDS if round_size is None else round_size)
     if excess is None:
@@ -90,7 +88,7 @@ def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
 
 
 class Beyond(NamedTuple):
-    """A count that cannot be true, in records, and where."""
+    """An impossibly large count, in records, and its place."""
 
     records: float
     where: str
@@ -117,7 +115,7 @@ def beyond(answer: CountsAnswer, declared: int) -> Beyond | None:
 def rehearse(
     body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> CountsAnswer:
-    """What curators would answer; the records are invented, so the noise needs no secure source.
+    """Simulate the curators' answer on invented records, so that the noise needs no secure source.
 
     Raises ConfigurationError: a release that is not private as claimed, or not about two classes.
     """
@@ -127,7 +125,7 @@ def rehearse(
 
 
 def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64]) -> CountsAnswer:
-    """As `rehearse`, without noise and of one curator."""
+    """The simulated answer of one curator without noise."""
     planned = turn.planned
     kind = RELEASE_KINDS.get(planned.release)
     if kind is None or kind.of_errors is None:
@@ -150,12 +148,12 @@ def exact_answer(body: CountsBody, turn: Turn, records: Records, tally: NDArray[
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
-    """How precise the pooled answers will be; errors of a numeric label are in records and in shares of its range."""
+    """Expected precision of the answer. Errors of a numeric label are in records and in shares of its range."""
     return precision_with(turn.planned.law.variance(sites), body, turn, schema, target_size)
 
 
 def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema, target_size: int) -> Precision:
-    """As `precision`, for noise of this variance in each pooled number."""
+    """`precision` for noise of this variance in each pooled number."""
     planned, cells = turn.planned, body.cells(schema)
     deviation = float(np.sqrt(variance)) / planned.steps
     records = target_size * len(body.partitions) / cells
@@ -168,18 +166,12 @@ def precision_with(variance: float, body: CountsBody, turn: Turn, schema: Schema
 
 
 def limits_of(card: Card, kind: str = counts.COUNTS.name, kinds: Kinds = QUERY_KINDS) -> CountsLimits:
-    """What a curator limits of counts; the defaults where it does not allow them, and so would refuse any.
-
-    Args:
-        card: the curator's.
-        kind: the query kind by which they are asked.
-        kinds: those that the learner has.
-    """
+    """A curator's limits on counts asked by query kind `kind`; the defaults if it does not allow them."""
     return allowed_by(card, kind, kinds) or CountsLimits()
 
 
 def allowed_by(card: Card, kind: str, kinds: Kinds = QUERY_KINDS) -> CountsLimits | None:
-    """As `limits_of`; None where it does not allow them."""
+    """A curator's limits on counts asked by query kind `kind`; None if it does not allow them."""
     try:
         limits: CountsLimits = kinds.limits(card.limits, kind)
     except RemoteProtocolError:
@@ -188,7 +180,7 @@ def allowed_by(card: Card, kind: str, kinds: Kinds = QUERY_KINDS) -> CountsLimit
 
 
 def tightest(limits: Sequence[CountsLimits]) -> CountsLimits:
-    """What all of them allow."""
+    """The limits that satisfy all of the given ones."""
     first, *rest = (item.release_kinds for item in limits)
     return msgspec.structs.replace(
         limits[0],

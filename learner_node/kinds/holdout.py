@@ -15,24 +15,20 @@ from protocol.query_kind import Question
 
 Z_95 = 1.959963984540054
 NEVER_LESS = 1.0
-"""Of fewer records than this no accuracy is stated."""
+"""Smallest noisy number of records for which an accuracy is stated."""
 
 
 @dataclass(frozen=True)
 class HoldoutAnswer:
-    """What curators said of one hypothesis.
+    """Curators' answers about one hypothesis.
 
-    Each curator compares on its own. So "close" of several is no statement about the sum of their records: each found
-    the stated accuracy to be off by fewer than about `threshold` of its own records.
+    Each curator compares by itself. So several answers "close" say nothing about the sum of their records: each curator
+    found the stated accuracy to be off by fewer than about `threshold` of its own records.
 
-    Attributes:
-        estimate: the accuracy that was stated.
-        close: curators that found it close.
-        releases: curators that released counts; their instances have ended.
-        errors, correct: sums of their noisy counts; 0 where nobody released any.
-        scale: of the discrete Laplace noise in each curator's count.
-        threshold: T, in records of one curator.
-        last: whether a curator's last instance has ended; of several answers, whether all have.
+    `estimate` is the stated accuracy, `close` counts the curators that found it close, and `releases` those that
+    released counts, which ended their instances. `errors` and `correct` are sums of the noisy counts (0 without any),
+    `scale` is of the discrete Laplace noise in each curator's count, and `threshold` is T in records of one curator.
+    `last` is True if all curators' last instances have ended.
     """
 
     estimate: Fraction
@@ -46,19 +42,19 @@ class HoldoutAnswer:
 
     @property
     def records(self) -> int:
-        """Noisy number of records of the curators that released counts."""
+        """Noisy number of records at the curators that released counts."""
         return self.errors + self.correct
 
     @property
     def accuracy(self) -> float | None:
-        """Share of correct records among theirs, in [0, 1]; None where nobody released any or noise leaves none."""
+        """Share of correct records there, in [0, 1]; None without counts, or if noise leaves too few records."""
         if not self.releases or self.records < NEVER_LESS:
             return None
         return float(np.clip(self.correct / self.records, 0.0, 1.0))
 
     @property
     def accuracy_error(self) -> float | None:
-        """Standard error of `accuracy` from noise alone, in shares; not from the choice of the records."""
+        """Standard error of `accuracy` from noise alone, without sampling."""
         share = self.accuracy
         if share is None:
             return None
@@ -67,7 +63,7 @@ class HoldoutAnswer:
 
     @property
     def accuracy_interval(self) -> tuple[float, float] | None:
-        """About 95 % for the share of correct ones among all records like theirs: noise and sampling, normal."""
+        """About 95 % interval of the accuracy in the population, by noise and sampling, both as normal."""
         share, error = self.accuracy, self.accuracy_error
         if share is None or error is None:
             return None
@@ -93,7 +89,7 @@ def read(data: bytes, question: Question) -> HoldoutAnswer:
 
 
 def add(answers: Sequence[HoldoutAnswer]) -> HoldoutAnswer:
-    """Several curators' answers to the same question: how many found it close, and the sums of the others' counts."""
+    """Combine several curators' answers: the number that found it close, and the sums of the others' counts."""
     close, releases, errors, correct = (
         sum(getattr(answer, name) for answer in answers) for name in ("close", "releases", "errors", "correct")
     )
@@ -102,9 +98,9 @@ def add(answers: Sequence[HoldoutAnswer]) -> HoldoutAnswer:
 
 
 def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
-    """Why counts cannot be those of a curator with so many records; "" where they can, and for "close".
+    """Why counts cannot be those of a curator with so many records; "" if they can, and for "close".
 
-    An honest curator's answer is thrown away with a chance of at most `FALSE_ALARM`; see `readers.counts`.
+    An honest curator's answer is rejected with probability at most `FALSE_ALARM`.
     """
     if not answer.releases:
         return ""

@@ -1,4 +1,4 @@
-"""Reads `model` releases: noisy whole numbers, those of each curator by themselves, as not all methods' sums add up."""
+"""Reads `model` releases: noisy whole numbers, kept by curator, since not every method's releases can be summed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from protocol.noise import DiscreteLaplace
 from protocol.query_kind import Question
 
 MOST_UNIT = 1000
-"""Noise is foreseen for units of up to so many records: an answer does not say what its curator's bound is."""
+"""Largest unit bound for which noise is expected; an answer does not state its curator's bound."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class ModelAnswer:
 
     @property
     def sites(self) -> int:
-        """Number of curators that it is of."""
+        """Number of curators that answered."""
         return len(self.numbers)
 
     def of(self, index: int = 0) -> NDArray[np.int64]:
-        """The numbers of one model: (curators, its numbers)."""
+        """One model's numbers: (curators, its numbers)."""
         start = sum(self.lengths[:index])
         return self.numbers[:, start : start + self.lengths[index]]
 
     def summed(self, index: int = 0) -> NDArray[np.int64]:
-        """The same, added up over the curators; for methods whose releases are sums over records."""
+        """One model's numbers summed over the curators, for methods whose releases are sums over records."""
         total: NDArray[np.int64] = self.of(index).sum(axis=0)
         return total
 
@@ -54,20 +54,17 @@ def read(data: bytes, question: Question) -> ModelAnswer:
 
 
 def join(answers: Sequence[ModelAnswer]) -> ModelAnswer:
-    """The answers of several curators to the same query, one below the other."""
+    """Concatenate several curators' answers to one query."""
     return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
 
 
 def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
-    """Why an answer cannot be that of a curator with so many records; "" where it can.
+    """Why an answer cannot be that of a curator with so many records; "" if it can.
 
-    A number moves by at most `sensitivity` with a record, so with n records it lies within n times that of 0, and where
-    a method only counts, not below 0. Noise bounds are for units of up to `MOST_UNIT` records, as an answer does not
-    tell its curator's; they are passed with a probability of at most `FALSE_ALARM` by an honest one.
-
-    Args:
-        answer: one curator's.
-        round_size: as declared; None is held against `MOST_RECORDS`.
+    A record moves a number by at most `sensitivity`, so with n records a number lies within n times that of 0, and for
+    counts is not negative. Noise bounds assume units of at most `MOST_UNIT` records, as an answer does not state its
+    curator's bound. An honest curator's noise exceeds them with probability at most `FALSE_ALARM`. `round_size` is the
+    declared one; None means `MOST_RECORDS`.
     """
     planned, declared = answer.planned, MOST_RECORDS if round_size is None else round_size
     step = planned.method.sensitivity(1)

@@ -1,4 +1,4 @@
-"""Reads `sample` releases into tables of synthetic records; those of several curators one after the other."""
+"""Reads `sample` releases into tables of synthetic records; several curators' tables are concatenated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -62,13 +62,13 @@ def read(data: bytes, question: Question) -> SampleAnswer:
 
 
 def put_together(answers: Sequence[SampleAnswer]) -> SampleAnswer:
-    """The records of several curators' answers to the same query, one after the other."""
+    """Concatenate the records of several curators' answers to one query."""
     cells = np.concatenate([answer.cells for answer in answers])
     return replace(answers[0], cells=cells, sites=sum(answer.sites for answer in answers))
 
 
 def complaint_about(_answer: SampleAnswer, _round_size: int | None) -> str:
-    """Always "": every record of the grid can be drawn, whatever the curator's records."""
+    """Always "": any record of the grid can be drawn from any curator's records."""
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Leads `secure_counts` queries: relays what curators say to each other, and reads the sum that they open."""
+"""Leads `secure_counts` queries: relays messages between curators, and reads the sum that they open."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,12 +35,12 @@ from protocol.secure_sum.aggregator import STEPS, Aggregator, Opened, SumFailedE
 from protocol.secure_sum.masks import WORD
 
 FREE = STEPS[: secure_counts.MASKED]
-"""Steps before anybody was asked for counts."""
+"""Steps before any curator was asked for counts, which cost nothing."""
 AGAIN = "Another study may ask again, without those that are out or with more dropouts"
 
 
 def read(data: bytes, question: Question) -> Any:
-    """What a curator released in a turn: a struct of `protocol.kinds.secure_counts`; RemoteProtocolError."""
+    """Decode a release of a turn to its struct of `protocol.kinds.secure_counts`. Raises RemoteProtocolError."""
     release = decode(data, secure_counts.RELEASES[question.turn.number], field="release")
     if isinstance(release, MaskedCounts) and len(release.words) % WORD:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release", f"whole words of {WORD} bytes")
@@ -48,16 +48,16 @@ def read(data: bytes, question: Question) -> Any:
 
 
 def opening(body: CountsBody, _turn: Turn, nonce: bytes = bytes(secure_counts.NONCE)) -> AskKeys:
-    """The first turn's body."""
+    """The body of the first turn."""
     return AskKeys(encode(body), nonce)
 
 
 def lead(context: LeadContext) -> Leading:
-    """Lead the five turns of a secure sum, in which a curator that misses one, or lies, is out.
+    """Lead the five turns; a curator that misses one, or lies, is out. Implements `Reader.lead`.
 
     Raises:
         QueryFailedError: too few curators are left to open the sum, or it cannot be true.
-        ConfigurationError: curators are asked different questions: there would be no sum.
+        ConfigurationError: curators are asked different questions, which cannot be summed.
     """
     planned: PlannedSecureCounts = context.turn.planned
     body = _common_body(context.bodies)
@@ -132,7 +132,7 @@ def _answer(opened: Opened, body: CountsBody, planned: PlannedSecureCounts, sche
 
 
 def _complaint(answer: CountsAnswer, took_part: tuple[str, ...], context: LeadContext) -> str:
-    """Why a sum cannot be true, by what the cards declare; "" where it can. Whose counts are wrong cannot be told."""
+    """Why a sum contradicts the cards; "" if it does not. Nobody can tell whose counts are wrong."""
     sizes = [context.cards[name].round_size for name in took_part]
     declared = sum(size for size in sizes if size is not None)
     excess = beyond(answer, MOST_RECORDS if None in sizes else declared)
@@ -152,14 +152,14 @@ def _law(planned: PlannedSecureCounts, sites: int) -> LaplaceShares:
 def rehearse(
     body: CountsBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> CountsAnswer:
-    """Simulate the answers as `counts.rehearse` does; all curators answer."""
+    """Simulate the answer as `counts.rehearse`; all curators answer."""
     exact = exact_answer(body, turn, records, tally)
     noise = _law(turn.planned, sites).simulate(rng, exact.values.shape)
     return replace(exact, values=exact.values + noise, sites=sites, noises=sites / turn.planned.shares)
 
 
 def precision(body: CountsBody, turn: Turn, schema: Schema, target_size: int, sites: int) -> Precision:
-    """Foresee the precision as `counts.precision` does; all curators answer."""
+    """Expected precision as `counts.precision`; all curators answer."""
     return precision_with(_law(turn.planned, sites).variance(), body, turn, schema, target_size)
 
 

@@ -17,7 +17,7 @@ from protocol.query_kind import Question, Turn
 from protocol.records import Records
 
 CERTAINTY = 0.95
-"""Of what is said about an error."""
+"""Probability with which a stated bound on an error holds."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class StatisticAnswer:
-    """What curators told."""
+    """Curators' released statistics."""
 
     method: Method  # by which
     items: tuple[Item, ...]  # what was asked
@@ -45,23 +45,23 @@ class StatisticAnswer:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """Each curator's statistics in the attributes' units, (curators, items) float64; not of `features`."""
+        """Each curator's statistics in the attributes' units, (curators, items) float64; not for `features`."""
         values = [[figure.value for figure in self.figures(site)] for site in range(self.sites)]
         return np.array(values, np.float64)
 
     @property
     def value(self) -> NDArray[np.float64]:
-        """The mean of the curators' statistics, (items,): each counts alike, whatever records it has."""
+        """Unweighted mean of the curators' statistics, (items,)."""
         mean: NDArray[np.float64] = self.values.mean(axis=0)
         return mean
 
     @property
     def chosen(self) -> tuple[tuple[int, ...], ...]:
-        """Of each selection: as many candidates as were planned, most chosen first; ties in the order of candidates."""
+        """For each selection, as many candidates as planned, most chosen first, ties in candidates' order."""
         return tuple(self._most_chosen(item) for item in range(len(self.items)))
 
     def figures(self, site: int = 0) -> tuple[Figure, ...]:
-        """One curator's statistics, each with what is known of its error; not of `features`."""
+        """One curator's statistics, each with a bound on its error; not for `features`."""
         return tuple(
             _figure(self.method, item, int(number[0]))
             for item, number in zip(self.items, self.numbers[site], strict=True)
@@ -92,10 +92,10 @@ def _figure(method: Method, item: Item, number: int) -> Figure:
 
 
 def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate, certainty: float = CERTAINTY) -> float:
-    """By how many ranks the chosen point misses the one asked for, at most with this probability.
+    """Bound on the chosen point's distance in ranks from the quantile asked for, which holds with this probability.
 
-    Some point misses it by none. One that misses it by t in score wins only if its noise is larger by t than that
-    point's, with probability exp(-t / scale) / 2, and there are as many as the grid has.
+    Some grid point has distance 0. One with a score worse by t wins only if its noise is larger by t than that point's,
+    with probability exp(-t / scale) / 2; a union bound over the grid follows.
     """
     reach = float(method.scale.fraction) * math.log(max(item.grid.points / (2 * (1 - certainty)), 1.0))
     return reach / sum(item.sides) if isinstance(item, Quantile) else reach
@@ -108,15 +108,15 @@ def read(data: bytes, question: Question) -> StatisticAnswer:
 
 
 def join(answers: Sequence[StatisticAnswer]) -> StatisticAnswer:
-    """Several curators' answers to one question, beside each other."""
+    """Put several curators' answers to one question side by side."""
     return replace(answers[0], numbers=np.concatenate([answer.numbers for answer in answers]))
 
 
 def complaint_about(answer: StatisticAnswer, _round_size: int | None) -> str:
-    """Why an answer cannot be a curator's; "" where it can. Indices were checked as they were read.
+    """Why an answer cannot be a curator's; "" if it can. Indices were checked when read.
 
-    A sum over k blocks of 0 to R steps lies within 0 and k R but for noise, whose bound an honest curator passes with a
-    probability of at most `FALSE_ALARM`.
+    A sum over k blocks of 0 to R steps lies within 0 and k R except for noise, whose bound an honest curator exceeds
+    with probability at most `FALSE_ALARM`.
     """
     method = answer.method
     if not isinstance(method, AggregateMean):
@@ -130,7 +130,7 @@ def complaint_about(answer: StatisticAnswer, _round_size: int | None) -> str:
 def rehearse(
     body: StatisticBody, turn: Turn, records: Records, tally: NDArray[np.int64], sites: int, rng: np.random.Generator
 ) -> StatisticAnswer:
-    """What curators would choose, with the records spread evenly over them; the records are invented.
+    """Simulate curators' choices on invented records that are spread evenly over them.
 
     Raises ConfigurationError: a method other than `features`.
     """
@@ -145,7 +145,7 @@ def rehearse(
 
 
 def _class_scores(item: Selection, records: Records, tally: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each candidate, the sum over its cells of the largest weighted count of a class."""
+    """Each candidate's score: the sum over its cells of the largest weighted class count."""
     scores = []
     for partition in item.candidates:
         cells, count = partition.cells(records), partition.cell_count(records.schema)
@@ -155,7 +155,7 @@ def _class_scores(item: Selection, records: Records, tally: NDArray[np.int64]) -
 
 
 def _noisy_best(scores: NDArray[np.float64], method: Features, rng: np.random.Generator) -> list[int]:
-    """As many candidates as are chosen, each from those that are left, with noise of its own."""
+    """Choose as many candidates as planned, one after the other, with fresh noise and without replacement."""
     best: list[int] = []
     for _ in range(method.chosen):
         noisy = scores + rng.exponential(float(method.scale.fraction), len(scores))

@@ -1,9 +1,8 @@
-"""Values of known types as plain JSON and named arrays, and back: no pickle, no code.
+"""Encodes values of known types as plain JSON and named arrays, and decodes them: no pickle, no code.
 
-What a value is, its class says: a frozen dataclass by the types of its fields, a msgspec struct by itself. Both ways go
-by these types alone, so nothing in a file can name one. A field may be a bool, an int, a float, a text, an array with a
-dtype (`NDArray[np.float64]`), a dataclass, a msgspec struct (or tagged ones), a tuple or a `dict[str, ...]` of those,
-or None.
+Types alone direct both ways (a dataclass by its fields' types, a msgspec struct by itself), so a file cannot name a
+type. A field may be a bool, an int, a float, a text, an array with a dtype (`NDArray[np.float64]`), a dataclass, a
+msgspec struct (or tagged ones), a tuple or a `dict[str, ...]` of those, or None.
 """
 
 import math
@@ -22,14 +21,14 @@ from protocol.refusals import RefusalCode
 
 Arrays = dict[str, NDArray[Any]]
 NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-"""JSON has no numbers for these."""
+"""Texts for floats that JSON lacks."""
 _PLAIN: tuple[type, ...] = (bool, int, str)
 
 
 def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
-    """Write a value of a type as plain JSON; its arrays are added to `arrays`, equal ones once.
+    """Encode a value as plain JSON; its arrays are added to `arrays`, equal ones once.
 
-    Raises TypeError: the type is none that the module names, or the value is not of it.
+    Raises TypeError: the type is not supported, or the value is not of it.
     """
     if value is None and _may_be_none(kind):
         return None
@@ -55,9 +54,9 @@ def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
 
 
 def put_together(plain: Any, kind: Any, arrays: Arrays) -> Any:
-    """The value of a type that `take_apart` wrote.
+    """Decode a value that `take_apart` wrote.
 
-    A field that the JSON lacks takes its default: it was added to the class after the file was written.
+    A field that is missing from the JSON takes its default, since it was added to the class after the file was written.
 
     Raises:
         ValueError, TypeError, KeyError: the JSON or an array is not of that type.
@@ -100,7 +99,7 @@ class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def pack(value: Any, kind: Any) -> bytes:
-    """A value of a type as bytes: MessagePack around JSON and arrays; equal values give equal bytes.
+    """Encode a value as MessagePack around JSON and arrays; equal values give equal bytes.
 
     Raises TypeError: as `take_apart`.
     """
@@ -111,7 +110,7 @@ def pack(value: Any, kind: Any) -> bytes:
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """The value of a type that `pack` wrote. Raises RemoteProtocolError: the bytes are none of that type."""
+    """Decode what `pack` wrote. Raises RemoteProtocolError: the bytes are not of that type."""
     try:
         packed = decode(data, _Packed, limit=len(data))
         arrays = {
@@ -136,7 +135,7 @@ def _put_fields(plain: dict[str, Any], kind: Any, arrays: Arrays) -> Any:
 
 
 def _put_array(array: NDArray[Any], kind: Any, arrays: Arrays) -> dict[str, str]:
-    """By column where it lies so in memory: a product of matrices may differ in its last bit by the way they lie."""
+    """Store an array in its memory order, since a matrix product's last bit may depend on that order."""
     dtype = _dtype(kind)
     if array.dtype.hasobject or (dtype is not None and array.dtype != dtype):
         raise TypeError(f"an array of {array.dtype} where {dtype} is declared")
@@ -159,7 +158,7 @@ def _get_array(plain: Any, kind: Any, arrays: Arrays) -> NDArray[Any]:
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """Of `NDArray[...]`; None where any will do."""
+    """The dtype of `NDArray[...]`; None if any is allowed."""
     (scalar,) = get_args(get_args(kind)[1]) or (Any,)
     return None if scalar is Any or scalar is np.generic else np.dtype(scalar)
 
@@ -182,7 +181,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _is_struct(kind: Any) -> bool:
-    """A msgspec struct, or one of several that tell each other apart by a tag, such as any partition."""
+    """Whether the type is a msgspec struct or a union of tagged ones."""
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     return all(isinstance(member, type) and issubclass(member, msgspec.Struct) for member in members)
 

@@ -1,7 +1,7 @@
-"""A function of the learner's as a network that a curator can evaluate: random hidden units, ridge regression on them.
+"""Distils a function into a network that a curator can evaluate: random hidden units and ridge regression.
 
-In closed form, without gradients: a hidden unit is a hinge across the source in a random direction, and what the units
-weigh is found by least squares on the source's points and on points between them, where the curators' records lie.
+It needs no gradients. A hidden unit is a hinge across the source in a random direction. Output weights are fitted by
+least squares on the source's points and on points between them, where the curators' records lie.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 
 HIDDEN_UNITS = 256
 HEADER_PARAMETERS = 1024
-"""Curators read the number of parameters off the byte length; the safetensors header counts for at most these."""
+"""Parameters that the safetensors header counts for, as curators infer their number from the byte length."""
 _POINTS = 4000
 _RIDGE = 1e-4
 _MOST_OUTPUT_WEIGHT = 60.0
-"""Below the 64 that a curator takes."""
+"""Largest output weight; curators accept up to 64."""
 _BLENDED = 8000
 _SCORE_RIDGE = 1e-6
 _MOST_LOGIT = 8.0
@@ -117,7 +117,7 @@ def _fitted(
 ) -> Mlp:
     """Random hinges across the points, and ridge regression of the values on them.
 
-    Of the hinges the first `single` are across one coordinate each.
+    The first `single` hinges are across one coordinate each.
     """
     directions = rng.standard_normal((hidden, points.shape[1]))
     if single:

@@ -30,7 +30,7 @@ from protocol.schema import NumericAttribute, Schema
 
 FORMAT = 1
 METADATA = "expril model"
-"""Under which the JSON text is in the file."""
+"""Key of the JSON text in the file."""
 SUFFIX = ".safetensors"
 MODELS = "models"
 """Folder of a run's models."""
@@ -45,13 +45,13 @@ KINDS = {
     "network": "learner_node.strategies.paper:NetworkModel",
     "network of a number": "learner_node.strategies.cells_number:NetworkNumberModel",
 }
-"""Kind of a model -> its class, as "module:name". A name never changes its meaning; a new class is a new name."""
+"""Model kind -> class as "module:name". A kind never changes its meaning; a new class gets a new kind."""
 
 Floats = NDArray[np.float64]
 
 
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One model: its kind, the private records behind it, and its state."""
+    """One model: kind, number of private records behind it, and state."""
 
     kind: str
     mass: float
@@ -70,7 +70,7 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class StudyModel:
-    """The models of one study, and what their records look like."""
+    """The models of one study, with the schema of their records."""
 
     schema: Schema  # attributes, label and classes, as on the curators' cards
     models: dict[str, AnyModel]  # under "" the pooled model, or under each curator's name its own
@@ -158,7 +158,7 @@ class StudyModel:
 
 
 def kept_in_files(model: AnyModel) -> bool:
-    """Whether a file can hold a model: whether its class is in `KINDS`."""
+    """Whether a file can hold the model, as its class is in `KINDS`."""
     return type(model) in {_class_of(kind) for kind in KINDS}
 
 
@@ -197,7 +197,7 @@ def load(path: str | Path, learner: str | None = None, repeat: int = 0) -> Study
 def load_model(path: str | Path) -> StudyModel:
     """Read what `encode_model` wrote: `load_model(path).predict_proba(table)`.
 
-    Everything is checked before it is returned, down to one prediction; no code in the file is run, as it has none.
+    Everything is checked first, including one prediction. A file holds no code, so none is run.
 
     Raises:
         ConfigurationError: no such file, another format, a kind of model that this version does not know, or damage.
@@ -263,7 +263,7 @@ def _read(path: Path) -> tuple[_Header, Arrays]:
 
 
 def _check(model: StudyModel) -> None:
-    """Predict for one record of missing values: arrays that do not fit each other raise."""
+    """Predict for one record of missing values, which raises if arrays do not fit each other."""
     if not model.models:
         raise ConfigurationError("there is none")
     if model.recalibration is not None:

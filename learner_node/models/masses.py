@@ -21,9 +21,9 @@ from protocol.records import Records
 
 Vector = NDArray[np.float64]
 LEAST_RECORDS = 1.0
-"""Least number of records that a population is taken to have: noise may leave less than none."""
+"""Smallest assumed number of records of a population, as noise may leave a negative one."""
 LEAST_SPREAD, MOST_SPREAD = 1e-4, 4.0
-"""Variance of a bin's log-weight: from weights that hardly differ to factors of 50 and more."""
+"""Range of a bin's log-weight variance: from nearly equal weights to factors above 50."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BinWorkload:
 
     @classmethod
     def of(cls, source: Records, partitions: tuple[Partition, ...]) -> "BinWorkload":
-        """Of the partitions that were asked, one for each of d attributes; every column of R has d ones."""
+        """Make the workload of d asked partitions, one per attribute; every column of R has d ones."""
         sizes = [partition.cell_count(source.schema) for partition in partitions]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cells = [start + partition.cells(source) for start, partition in zip(starts, partitions, strict=False)]
@@ -45,11 +45,9 @@ class BinWorkload:
 
 
 def consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:
-    """The nearest values that can be masses: one total for all partitions, none negative.
+    """The nearest valid masses: one total for all partitions, none negative.
 
-    Args:
-        values: (K,) of the answer, one column.
-        answer: whose partitions and noise they have.
+    `values` (K,) are one column of `answer`, which gives partitions and noise.
     """
     blocks = np.split(values, np.cumsum(answer.sizes)[:-1])
     variances = np.full(len(blocks), max(answer.noise_variance, 1e-12))
@@ -57,16 +55,11 @@ def consistent_masses(values: Vector, answer: CountsAnswer) -> Vector:
 
 
 def tilted(workload: BinWorkload, values: Vector, answer: CountsAnswer) -> Vector:
-    """Weights of the source of exponential form, (n,), in private records, from counted masses; see `solve_tilt`.
+    """Source weights of exponential form, (n,), in private records, from counted masses (`solve_tilt`).
 
-    The log-weight of a bin has a normal prior of variance t. A mass m that is counted with noise of variance s tells of
-    it as much as m^2 / (m + s) records would, so that the slack of `solve_tilt` is (m + s) / (m t). The counts
-    themselves say what t is: their squared deviation from the source's masses, less that of noise and sampling.
-
-    Args:
-        workload: the bins.
-        values: (K,) of the answer, one column.
-        answer: whose partitions and noise they have.
+    A bin's log-weight has a normal prior of variance t. A mass m counted with noise variance s has the information of
+    m^2 / (m + s) records, so `solve_tilt` gets the slack (m + s) / (m t). t is estimated from the counts' squared
+    deviation from the source's masses, minus noise and sampling variance. `values` (K,) are one column of `answer`.
     """
     masses = consistent_masses(values, answer)
     total = max(float(masses.sum()) / len(workload.partitions), LEAST_RECORDS)

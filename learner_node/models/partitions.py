@@ -23,9 +23,9 @@ from protocol.records import Records
 
 MOST_LEAVES = MOST_NODES + 1
 CHUNK_ENTRIES = 2_000_000
-"""Cuts that are compared at once (16 MB for each running sum)."""
+"""Number of cuts compared at once (16 MB for each running sum)."""
 LEAST_GAIN = 1e-9
-"""Less than this share of the target's sum of squares is rounding."""
+"""Smallest gain of a cut, as a share of the target's sum of squares; less is rounding error."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Part:
     split: Split | None  # the best cut; None where none is possible
 
     def emptied(self) -> "Part":
-        """Without its records, which its sides hold now."""
+        """A copy without row indices, once its children hold them."""
         return Part(self.order[:, :0], self.weight, self.split)
 
 
@@ -69,7 +69,7 @@ class SplitSearch:
         weights: NDArray[np.float64] | None,
         least: int,
     ) -> "SplitSearch":
-        """See `learner_node.models.partitions.tree_leaves`.
+        """Prepare the search for `tree_leaves`.
 
         Raises ConfigurationError: a target or weights of another length, not finite, or weights below 0 or all 0.
         """
@@ -112,7 +112,7 @@ class SplitSearch:
         return Part(order, weight, self._best(order))
 
     def _best(self, order: NDArray[np.int32]) -> Split | None:
-        """The best cut of sorted records: by gain, or by an even cut where nothing is gained."""
+        """The best cut of sorted records: the one of greatest gain, or an even cut if none gains."""
         even: tuple[float, int, int] | None = None
         guided: tuple[float, int, int] | None = None
         for start, values, part in self._chunks(order):
@@ -152,7 +152,7 @@ class SplitSearch:
         above: NDArray[np.float64],
         total: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """What each cut takes from the weighted sum of squares: S_b^2 / W_b + S_a^2 / W_a - S^2 / W."""
+        """Reduction of the weighted sum of squares by each cut: S_b^2 / W_b + S_a^2 / W_a - S^2 / W."""
         gains = np.zeros_like(below)
         for target in self.targets:
             sums = np.cumsum((self.weights * target)[part], axis=1)
@@ -162,7 +162,7 @@ class SplitSearch:
 
 
 def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quotients, 0 where the weight below is 0."""
+    """Quotients, 0 where the denominator is 0."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 

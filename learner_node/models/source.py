@@ -20,7 +20,7 @@ from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, S
 
 
 def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
-    """A table, or a 2-d array whose columns are the schema's attributes in order, as a polars data frame.
+    """Convert a table, or a 2-d array whose columns are the schema's attributes in order, to a polars data frame.
 
     Raises ConfigurationError: an array of another shape. The text speaks of "features", as scikit-learn's does.
     """
@@ -42,7 +42,7 @@ def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
 
 
 def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
-    """A column; Python objects become numbers where numbers are declared and they are, else texts."""
+    """A column; Python objects become numbers if numbers are declared and they all are numbers, else texts."""
     if values.dtype.kind in "biuf":
         return pl.Series(name, values)
     items = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
@@ -57,22 +57,22 @@ def _text(value: object) -> str:
 
 
 def height_of(X: Any) -> int:
-    """How many records there are in whatever `as_frame` takes."""
+    """Number of records in any input of `as_frame`."""
     shape = getattr(X, "shape", None)
     return int(shape[0]) if shape else len(X)
 
 
 LEAST_SPREAD = 1e-9
-"""Least standard deviation of an attribute that is not constant, relative to its largest magnitude."""
+"""Smallest standard deviation, relative to its largest magnitude, of an attribute treated as varying."""
 LEAST_SCALE = 1e-11
-"""Least standard deviation in absolute terms: the factor of a feature stays below the protocol's 1e15."""
+"""Smallest absolute standard deviation, which keeps a feature's factor below the protocol's 1e15."""
 
 MOST_CLUSTERED, CLUSTERED_PER_CELL = 6_000, 10
 MANY_CELLS = 500
-"""Of more cells than these k-means takes few iterations: where centres are many, its first ones are nearly as good."""
+"""Number of cells above which k-means takes few iterations, since first centres are then nearly as good."""
 ITERATIONS, FEW_ITERATIONS = 50, 10
 WORK_ROOM = 0.95
-"""Of the work that a curator does for a record; the rest is for counting, and for reading the question."""
+"""Share of a curator's work per record for finding cells; the rest is for counting and reading the question."""
 
 
 def standardising_map(source: Records) -> FeatureMap:
@@ -137,7 +137,7 @@ def attribute_bins(
     *,
     shift: float = 0.0,
 ) -> FeatureBins:
-    """Of `even_bins`, those of one attribute."""
+    """Bins of one attribute, as in `even_bins`."""
     shares = (np.arange(bins) + shift) / bins
     edges: tuple[float, ...] = ()
     if isinstance(attribute, NumericAttribute):
@@ -192,14 +192,11 @@ def kmeans_cells(
 
 
 def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Points as far from the means of their cells as they lie from the cell's other points, float64 (n, d).
+    """Move points as far from the means of their cells as they lie from the cell's other points, float64 (n, d).
 
-    Cells are drawn about the source's records, so other records of the population lie farther out, where a model is
-    surer. A point alone in its cell stays.
-
-    Args:
-        points: of the source's records, (n, d).
-        cells: of the records, (n,), non-negative.
+    Cells are drawn around the source's records, so other records of the population lie farther out, where a model is
+    more certain. A point alone in its cell stays. `points` (n, d) are the source's, `cells` (n,) are theirs,
+    non-negative.
     """
     _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
     sums = np.zeros((len(size), points.shape[1]))
@@ -211,12 +208,7 @@ def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray
 
 
 def affordable_cells(features: FeatureMap, work: float) -> int:
-    """Most k-means cells that a curator finds a record's nearest of, within so much work for one record: 1 to 1024.
-
-    Args:
-        features: the coordinates in which distances are measured.
-        work: in the unit of `protocol.limits`.
-    """
+    """Most k-means cells, 1 to 1024, for which finding a record's nearest stays within `work`."""
     single, many = (
         NearestCentre(features, bytes(4 * features.width * cells)).multiply_adds() for cells in (1, MOST_TILE)
     )

@@ -1,7 +1,7 @@
-"""The weighted synthetic data set: source records, what each stands for, and the label it was given.
+"""The weighted synthetic data set: source records with estimated weights and labels.
 
-Everything here is post-processing of differentially private answers and of the learner's own records. The rows are
-the learner's source: no private record is among them unless the learner already held it.
+All of it is computed from differentially private answers and the learner's own records. Its rows are the learner's
+source: it holds no private record that the learner did not already have.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
     ".csv": lambda frame, path: frame.write_csv(path),
     ".parquet": lambda frame, path: frame.write_parquet(path),
 }
-"""How a synthetic data set is written, by the ending of its file's name."""
+"""Writer of a data set, by the file name's ending."""
 
 
 def mixed(masses: Sequence[Floats | float], probabilities: Sequence[Floats]) -> Floats:
@@ -48,7 +48,7 @@ def mixed(masses: Sequence[Floats | float], probabilities: Sequence[Floats]) -> 
 
 
 def mixed_numbers(masses: Sequence[Floats | float], numbers: Sequence[Floats]) -> Floats:
-    """As `mixed`, of any numbers."""
+    """Numbers of several sites, mixed as in `mixed`."""
     stacked = np.asarray(numbers, np.float64)
     weights = np.stack([np.broadcast_to(np.asarray(mass, np.float64), stacked.shape[1:2]) for mass in masses])
     weights = np.where(weights.sum(axis=0) > 0, weights, 1.0).reshape(*weights.shape, *[1] * (stacked.ndim - 2))
@@ -69,7 +69,7 @@ class MixedModel:
 
 
 def pooled_estimate(estimates: Sequence[AnyEstimate]) -> AnyEstimate:
-    """Several sites' estimates of one source as one: weights add up, probabilities or numbers mix by weight."""
+    """Combine several sites' estimates of one source: weights add up, the rest is averaged by weight."""
     masses = [estimate.weights for estimate in estimates]
     weights: Floats = np.sum(masses, axis=0)
     if isinstance(estimates[0], ClassesEstimate):

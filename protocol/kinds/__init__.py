@@ -20,4 +20,4 @@ QUERY_KINDS = Kinds(
     MODEL,
     STATISTIC,
 )
-"""What a program has unless it is given others."""
+"""The default query kinds of a program."""

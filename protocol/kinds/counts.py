@@ -29,40 +29,40 @@ from protocol.schema import Schema
 from protocol.strict_toml import suggest
 
 _PAIR = 2
-"""A limit of cells is one of pairs of numbers: kinds with more numbers per cell have fewer cells."""
+"""Numbers per cell that a limit of cells assumes; kinds with more numbers per cell have fewer cells."""
 
 
 RECORD_COST = 300
-"""Work of a record that no partition has: its label, its error, its steps."""
+"""Work of a record apart from partitions: its label, error and steps."""
 COUNT_COST = 150
-"""Joining a record's cell to those of its group, and counting it: a scattered write."""
+"""Work of combining a record's cell with its group's and counting it: a scattered write."""
 CLASS_COST = 350
-"""The same by class: with many classes a group is counted in several passes."""
+"""Work of counting by class; with many classes a group needs several passes."""
 SUM_COST = 250
-"""The same where amounts are added up, in two columns."""
+"""Work of summing amounts in two columns."""
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
 PARTITION_ONCE = 10 * CALL_ONCE
-"""Taking a partition's counts out of those of its group."""
+"""Work of extracting a partition's counts from its group's."""
 EASY_SCALE = 2
 NOISE_ONCE = 150_000
-"""A number of OpenDP's exact discrete Laplace noise, written into the reply: 8 to 15 microseconds at every scale from
-2 to 2^32."""
+"""Work of a number of OpenDP's exact discrete Laplace noise in the reply: 8 to 15 microseconds at scales of 2 to 2^32.
+"""
 SMALL_SCALE_NOISE_ONCE = 300_000
-"""Below a scale of 2 it rejects more: up to 29 microseconds from 1/2^32 on."""
+"""Work of the same at scales below 2, which reject more: up to 29 microseconds from 1/2^32 on."""
 RELEASE_FRAME_BYTES = 22
-"""A map of two, its keys, and the longest head of either value."""
+"""Bytes of a map of two, its keys, and the longest head of either value."""
 
 MOST_PARTITIONS = 100_000
-"""Most partitions of a body, whatever a curator allows."""
+"""Most partitions of a body, under any curator's limits."""
 
 MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
 
 
 class PlannedCounts(Planned, frozen=True, tag="counts"):
-    """A future counts query, and what its cost depends on.
+    """A future counts query with the settings that its cost depends on.
 
-    The partitions themselves may be chosen later, from earlier answers; their number and the scale may not.
+    The partitions may be chosen later, from earlier answers; their number and the scale may not.
     """
 
     release: Annotated[str, msgspec.Meta(max_length=100)]  # key of `RELEASE_KINDS`
@@ -74,7 +74,7 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
 
     @property
     def law(self) -> DiscreteLaplace:
-        """Of the noise in each released number."""
+        """Law of the noise in each released number."""
         return DiscreteLaplace(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -83,7 +83,7 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
 
 
 class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a counts query."""
+    """A curator's limits on a counts query."""
 
     installed: ClassVar[Mapping[str, ReleaseKind]] = RELEASE_KINDS
     release_kinds: tuple[str, ...] = tuple(RELEASE_KINDS)  # allowed release kinds
@@ -100,11 +100,11 @@ class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is asked: a workload and, for errors, the hypothesis whose errors are counted.
+    """The question: a workload and, for errors, the hypothesis whose errors are counted.
 
-    `most_squared_error` is for errors of a number: larger squared errors count as this one, in squared grid steps, that
-    is in 2^-24 of the squared label range; None is the whole range. The planned steps divide it, so a smaller one means
-    less noise in an error, at the same cost.
+    `most_squared_error` clips squared errors of a number, in squared grid steps (2^-24 of the squared label range);
+    None is the whole range. The planned steps divide it, so a smaller value means less noise in an error at the same
+    cost.
     """
 
     partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
@@ -112,11 +112,11 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     most_squared_error: MostSquaredError | None = None
 
     def cells(self, schema: Schema) -> int:
-        """Cells of all partitions together."""
+        """Number of cells of all partitions."""
         return sum(partition.cell_count(schema) for partition in self.partitions)
 
     def multiply_adds(self) -> int:
-        """Work per record of the partitions and of the hypothesis; counting is not in it."""
+        """Work per record of partitions and hypothesis, without counting."""
         hypothesis = self.hypothesis.multiply_adds() if self.hypothesis is not None else 0
         return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
 
@@ -126,7 +126,7 @@ _HYPOTHESIS: Any = Hypothesis | None
 
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A CountsBody whose parts are not yet read: a long body may be refused for its first ones."""
+    """A CountsBody with undecoded parts, so that a long body can be refused early."""
 
     partitions: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
     hypothesis: msgspec.Raw
@@ -134,10 +134,10 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered: noisy numbers, cell by cell, partition by partition.
+    """The answer: noisy numbers, cell by cell, partition by partition.
 
-    `counts` holds (sum of cell counts) x columns little-endian int64, row by row. `ratios` is empty; simulations have a
-    release that fills it in place of `counts`.
+    `counts` holds (sum of cell counts) x columns little-endian int64, row by row. `ratios` is empty, except in a
+    release kind of simulations that fills it instead of `counts`.
     """
 
     counts: bytes
@@ -145,7 +145,7 @@ class CountsRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Counts(QueryKind):
-    """Counts over partitions, with discrete Laplace noise in each number."""
+    """Query kind for counts over partitions, with discrete Laplace noise in each number."""
 
     name = "counts"
     reveals = "how many records fall into groups"
@@ -173,7 +173,7 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
 
     def _check_label(self, planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
-        """Raise where a release cannot be asked of labels as the schema says them."""
+        """Raise if the schema's label does not fit the release."""
         kind = self.limits.installed[planned.release]
         if not kind.fits(schema):
             there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
@@ -187,11 +187,10 @@ class Counts(QueryKind):
         return value
 
     def odds(self, planned: PlannedCounts, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """A record that is there adds S to a cell of each partition.
+        """Bounds from how a change moves the counts; a present record adds S to a cell of each partition.
 
-        Another label takes S from a column of that cell and gives it to another (of signed errors, it moves the one by
-        2), and moves no mass. Other attributes take S from one cell and give it to another, in each partition that
-        reads them.
+        Another label moves S from one column of that cell to another (for signed errors, by 2), and no mass. Other
+        attributes move S from one cell to another in each partition that reads them.
         """
         presence = self.cost(planned, unit.records)
         parts = planned.partitions if readers is None else min(readers, planned.partitions)
@@ -199,12 +198,12 @@ class Counts(QueryKind):
         return Odds(presence, label, 2 * presence * parts / planned.partitions)
 
     def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:
-        """Twice the presence, but for the label where masses alone are allowed."""
+        """Twice the presence's bound; 0 for the label if only masses are allowed."""
         label = any(self.limits.installed[name].reads_label for name in limits.release_kinds)
         return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
 
     def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
-        """Of each released number."""
+        """Text on each number's precision."""
         kind, parts, width = self.limits.installed[planned.release], planned.partitions, planned.law.width(MISSES)
         within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
         return (
@@ -240,8 +239,8 @@ class Counts(QueryKind):
     def work(self, question: Question, round_size: int | None) -> int:
         """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
 
-        It is read off the question and the card, never off the records: what is refused for it tells nothing of them.
-        A round size of None stands for `ASSUMED_ROUND_SIZE`.
+        It depends on question and card only, so a refusal for too much work reveals nothing about records. A round size
+        of None stands for `ASSUMED_ROUND_SIZE`.
         """
         planned: PlannedCounts = question.turn.planned
         body: CountsBody = question.body
@@ -255,11 +254,11 @@ class Counts(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """A frame and eight bytes a number."""
+        """Size of a frame plus eight bytes a number."""
         return RELEASE_FRAME_BYTES + 8 * self.length(question)
 
     def length(self, question: Question) -> int:
-        """Numbers in the release: a row of columns for each cell."""
+        """How many numbers the release has: a row of columns for each cell."""
         body: CountsBody = question.body
         return body.cells(question.schema) * self._columns(question)
 

@@ -34,7 +34,7 @@ from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 
 MOST_RESOLUTION = 2**20
-"""Steps of an estimate: with 2^40 records a sum stays far below 2^63."""
+"""Most steps of a stated accuracy; with 2^40 records a sum stays far below 2^63."""
 MOST_THRESHOLD = 2**32
 MOST_COUNT = 2**62
 CLASSES = 2
@@ -42,11 +42,11 @@ CLASSES = 2
 RECORD_COST = 60
 """Work of comparing a record's prediction with its label, and of counting it."""
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
 NOISE_ONCE = 10_000_000
-"""Four numbers of exact noise in three calls: a millisecond."""
+"""Work of four numbers of exact noise in three calls: a millisecond."""
 PAST_ONCE = 500_000
-"""Reading an earlier turn of the same query, on whose release the charge depends: 50 microseconds."""
+"""Work of reading an earlier turn, on whose release the charge depends: 50 microseconds."""
 RELEASE_BYTES = 48
 STATE_BYTES = 64
 
@@ -57,7 +57,7 @@ Count = Annotated[int, msgspec.Meta(ge=-MOST_COUNT, le=MOST_COUNT)]
 
 
 class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
-    """Future questions to a holdout, and what their cost depends on."""
+    """Future questions to a holdout, with the settings that their cost depends on."""
 
     turns: Turns = 1  # most questions
     # B, instances: so many questions are answered by counts; after the last of them nothing can be asked
@@ -72,28 +72,28 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
 
     @property
     def threshold_law(self) -> DiscreteLaplace:
-        """Of the noise in a threshold, in steps of 1 / r record."""
+        """Law of the noise in a threshold, in steps of 1 / r record."""
         return DiscreteLaplace(self.threshold_scale.fraction)
 
     @property
     def comparison_law(self) -> DiscreteLaplace:
-        """Of the noise in a comparison, in steps of 1 / r record."""
+        """Law of the noise in a comparison, in steps of 1 / r record."""
         return DiscreteLaplace(self.comparison_scale.fraction)
 
     @property
     def count_law(self) -> DiscreteLaplace:
-        """Of the noise in each released count, in records."""
+        """Law of the noise in each released count, in records."""
         return DiscreteLaplace(self.count_scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """How far a unit of so many records moves the sum S, or its size, at most, for any stated accuracy: r c.
+        """Largest change r c of the sum S or of |S| by a unit of so many records, for any stated accuracy.
 
-        A correct record adds r - p to S, another -p, and 0 <= p <= r. Of the two counts it moves one, by 1.
+        A correct record adds r - p to S, another adds -p, and 0 <= p <= r. A record changes one of the two counts by 1.
         """
         return self.resolution * most_records_per_unit
 
     def instance_cost(self, most_records_per_unit: int) -> Fraction:
-        """Exact epsilon of one instance: its threshold, all its comparisons, the two counts that end it."""
+        """Exact epsilon of one instance: its threshold, all comparisons, and the two final counts."""
         moved = self.sensitivity(most_records_per_unit)
         return (
             self.threshold_law.loss(moved)
@@ -103,7 +103,7 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
 
 
 class HoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a holdout."""
+    """A curator's limits on a holdout."""
 
     turns: Turns = 10_000  # most questions of one
     parameters: Positive = 2_000_000  # most parameters of a hypothesis
@@ -124,12 +124,12 @@ class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def close(self) -> bool:
-        """Whether the stated accuracy was close, and the instance goes on."""
+        """Whether the stated accuracy was close, so that the instance goes on."""
         return self.counts is None
 
 
 class Holdout(QueryKind):
-    """Whether hypotheses are as good as was stated; counts where they are not."""
+    """Query kind that tests stated accuracies, and releases counts where they are wrong."""
 
     name = "holdout"
     reveals = (
@@ -164,24 +164,25 @@ class Holdout(QueryKind):
         return value
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
-        """The whole cost of an instance with the turn that begins it; 0 within one, and where none is left to begin."""
+        """An instance's whole cost in the turn that begins it; 0 in its other turns, and when none is left."""
         if not begins(turn, past) or ended(turn, past) >= turn.planned.answers:
             return Fraction(0)
         cost: Fraction = turn.planned.instance_cost(most_records_per_unit)
         return cost
 
     def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """A changed record is correct where it was not, or the other way round: in S that is a step of r.
+        """Bound for a changed record, which may turn from correct to wrong or back: a step of r in S.
 
-        Presence is such a step, too, so threshold and comparisons reveal no more than that. Of the two counts one falls
-        and the other rises: there it is twice as much, and each record is in them, whatever a hypothesis reads.
+        Presence moves S by at most as much, so threshold and comparisons reveal no more. The change lowers one count
+        and raises the other, which doubles their part of the bound. Each record is in the counts, whatever a hypothesis
+        reads.
         """
         presence = self.cost(planned, unit.records)
         changed = presence + planned.answers * planned.count_law.loss(unit.records)
         return Odds(presence, changed, changed)
 
     def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:
-        """Of the comparisons, and of the counts that end an instance."""
+        """Text on the precision of comparisons and of the final counts."""
         close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
         scales = ", ".join(
             str(scale.fraction) for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
@@ -218,7 +219,7 @@ class Holdout(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """The same for each."""
+        """Size of a release, equal for all."""
         return RELEASE_BYTES
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
@@ -227,7 +228,7 @@ class Holdout(QueryKind):
         return np.array([release.instance, not release.close, *(release.counts or (0, 0))], np.int64)
 
     def release_note(self, release: bytes, question: Question) -> str:
-        """That an instance ended; "" for what is no release."""
+        """The note that an instance ended; "" for other releases."""
         try:
             answer = decode(release, HoldoutRelease)
         except RemoteProtocolError:
@@ -247,13 +248,13 @@ def release_of(data: bytes, planned: PlannedHoldout) -> HoldoutRelease:
 
 
 def ended(turn: Turn, past: Sequence[Past]) -> int:
-    """How many instances of a turn's query have ended before it."""
+    """Number of instances of a turn's query that ended before it."""
     releases = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
     return sum(not release.close for release in releases)
 
 
 def begins(turn: Turn, past: Sequence[Past]) -> bool:
-    """Whether an instance begins with a turn: with the first, and with each after counts."""
+    """Whether a turn begins an instance: the first turn, and each one after released counts."""
     if turn.number == 0:
         return True
     last = max((item for item in past if item.turn.query == turn.query), key=lambda item: item.turn.number)

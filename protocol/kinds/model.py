@@ -29,13 +29,13 @@ MOST_MODELS = 1000
 RECORD_COST = 300
 QUERY_ONCE = 1_000 * CALL_ONCE
 NOISE_ONCE = 300_000
-"""As `counts` has them: signatures, ledger and codec; a number of exact noise at its slowest scale."""
+"""Work as in `counts`: signatures, ledger and codec, and a number of exact noise at its slowest scale."""
 RELEASE_FRAME_BYTES = 16
-"""A map of one, its key, and the longest head of its value."""
+"""Bytes of a map of one, its key, and the longest head of its value."""
 
 
 class PlannedModel(Planned, frozen=True, tag="model"):
-    """A future fit, and all that its noise depends on."""
+    """A future fit with all settings that its noise depends on."""
 
     method: AnyMethod  # its public settings
     epsilon: Rational  # what all models of the query cost together, for a unit of as many records as the curator allows
@@ -43,7 +43,7 @@ class PlannedModel(Planned, frozen=True, tag="model"):
 
     @property
     def name(self) -> str:
-        """Of the method."""
+        """Name of the method."""
         return str(self.method.__struct_config__.tag)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -63,7 +63,7 @@ class PlannedModel(Planned, frozen=True, tag="model"):
 
 
 class ModelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of in-site models."""
+    """A curator's limits on in-site models."""
 
     methods: tuple[str, ...] = tuple(METHODS)  # allowed methods
     models: Positive = 1000  # most models of a query
@@ -76,22 +76,22 @@ class ModelLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked: what each model is made of beside its plan.
+    """The question: each model's settings beyond its plan.
 
-    Equal ones are fitted once, but for k-means, and each is released with noise of its own.
+    Equal settings are fitted once (except k-means), and each model is released with its own noise.
     """
 
     models: Annotated[tuple[Body, ...], msgspec.Meta(min_length=1, max_length=MOST_MODELS)]
 
 
 class ModelRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered: noisy whole numbers, little-endian int64, model by model, as the method orders them."""
+    """The answer: noisy whole numbers, little-endian int64, model by model in the method's order."""
 
     numbers: bytes
 
 
 _LABEL = {"k_means": Fraction(0), "principal_components": Fraction(0), "logistic_regression": Fraction(1)}
-"""Exponent of the label for each of presence, at most; 2 for all other methods."""
+"""Ratio of the largest odds exponents of label and presence, by method; 2 for all other methods."""
 
 
 class Model(QueryKind):
@@ -103,7 +103,7 @@ class Model(QueryKind):
     limits = ModelLimits
 
     def check_planned(self, planned: PlannedModel) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for settings that do not fit together."""
+        """Raise RemoteProtocolError(BAD_PLAN) for inconsistent settings."""
         if complaint := planned.method.complaint():
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method", complaint)
 
@@ -123,19 +123,19 @@ class Model(QueryKind):
         return planned.law(most_records_per_unit).loss(planned.sensitivity(most_records_per_unit))
 
     def odds(self, planned: PlannedModel, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """As far as a change of a unit that stays moves the numbers, by the same noise."""
+        """Odds by how far a changed unit moves the numbers, relative to the noise."""
         method, noise, models = planned.method, planned.law(unit.records), planned.models
         parts = models if readers is None else min(readers, models)
         label = noise.loss(models * method.moved_by_label(unit.records))
         return Odds(self.cost(planned, unit.records), label, noise.loss(parts * method.moved_by_change(unit.records)))
 
     def most_odds(self, limits: ModelLimits, unit: PrivacyUnit) -> Odds:
-        """Twice the presence; of the label less, where no allowed method reads it, or but by the logistic loss."""
+        """Twice the presence's bound; less for the label if allowed methods do not read it or use logistic loss."""
         label = max((_LABEL.get(name, Fraction(2)) for name in limits.methods), default=Fraction(0))
         return Odds(WORST.presence, label, WORST.attribute)
 
     def precision(self, planned: PlannedModel, unit: PrivacyUnit) -> str:
-        """Of each released number, beside what a unit moves all of them by."""
+        """Text on each number's precision, and how far a unit moves all of them."""
         width, moved = planned.law(unit.records).width(MISSES), planned.sensitivity(unit.records)
         return (
             f"{planned.models} fitted to the records by {planned.name}, each number right within {width} steps in "
@@ -163,7 +163,7 @@ class Model(QueryKind):
         return body
 
     def lengths(self, question: Question) -> tuple[int, ...]:
-        """Numbers of each model in the release."""
+        """How many numbers the release has for each model."""
         method: AnyMethod = question.turn.planned.method
         models: tuple[Body, ...] = question.body.models
         lengths = {model: method.length(model, question.schema) for model in set(models)}

@@ -29,30 +29,30 @@ from protocol.schema import Schema
 
 MOST_RECORDS = 100_000
 MOST_EPSILON = 16
-"""Of a record: beyond, a draw may take more than exp(8) trials."""
+"""Largest epsilon per record; beyond it, a draw may need more than exp(8) trials."""
 MOST_DENOMINATOR = 2**16
-"""Of epsilon: the largest with which a coin's chance is a ratio that the sampler takes."""
+"""Largest denominator of epsilon for which the sampler can represent a coin's chance."""
 MOST_EXAMPLES = 10_000
 RELEASE_FRAME_BYTES = 22
 NUMBER = "<u2"
-"""How a place on an axis is released."""
+"""Encoding of a place on an axis."""
 
 RECORD_COST = 1_500
 RECORD_AXIS_COST = 800
-"""Finding a record's cell on an axis, and choosing among the records: 0.15 microseconds and less."""
+"""Work of finding a record's cell on an axis, and choosing among the records: at most 0.15 microseconds."""
 TRIED_ONCE = 8_000
 TRIED_AXIS_ONCE = 2_000
-"""Drawing a record from the base law, and the coin that keeps it."""
+"""Work, per axis, of drawing a record from the base law and of the coin that accepts it."""
 SCORED_ONCE = 50_000
 SCORED_INPUT_ONCE = 100
-"""The network's score of a record that is tried, a round."""
+"""Work of the network's score of a proposed record, per input and round."""
 COUNTED_AXIS_ONCE = 1_000
-"""Naive Bayes' score of it, an axis and a round."""
+"""Work of naive Bayes' score of a proposed record, per axis and round."""
 EPOCH_ONCE = 10_000
 EPOCH_INPUT_ONCE = 200
-"""An example in one pass of training."""
+"""Work of an example in one pass of training, per input."""
 STEP_ONCE = 3_000_000
-"""A step of training, however few examples it is of."""
+"""Work of a training step, for any number of examples."""
 QUERY_ONCE = 1_000 * CALL_ONCE
 
 
@@ -75,29 +75,29 @@ class PlannedSample(Planned, frozen=True, tag="sample"):
     bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16  # of an axis, for naive Bayes
 
     def base_law(self, schema: Schema) -> BaseLaw:
-        """The law that records are drawn by before anything is learnt, Q_0; of a checked query."""
+        """The law Q_0 of records before anything is learnt; for a checked query."""
         return BaseLaw.of(self.axes, schema)
 
 
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a sample, beyond its work."""
+    """A curator's limits on a sample beyond its work."""
 
     records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)] = 10_000  # most of one query
     axes: Annotated[int, msgspec.Meta(ge=1, le=MOST_AXES)] = 100  # most of one record
 
 
 class SampleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing: the plan says all."""
+    """An empty question: the plan states everything."""
 
 
 class SampleRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered."""
+    """The synthetic records."""
 
     cells: bytes  # k rows of a place on each axis, from 0, little-endian uint16
 
 
 class Sample(QueryKind):
-    """Synthetic records."""
+    """Query kind for synthetic records."""
 
     name = "sample"
     relation = "any set of records against any other"
@@ -106,7 +106,7 @@ class Sample(QueryKind):
     limits = SampleLimits
 
     def check_planned(self, planned: PlannedSample) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for an epsilon or axes that cannot be drawn by."""
+        """Raise RemoteProtocolError(BAD_PLAN) for an epsilon or axes that the sampler does not support."""
         epsilon = planned.epsilon.fraction
         if epsilon > MOST_EPSILON or epsilon.denominator > MOST_DENOMINATOR:
             limit = f"at most {MOST_EPSILON}, of a denominator of at most {MOST_DENOMINATOR}"
@@ -124,28 +124,28 @@ class Sample(QueryKind):
                 raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.{name}", f"at most {most}")
 
     def cost(self, planned: PlannedSample, most_records_per_unit: int) -> Fraction:
-        """Exact epsilon k epsilon, the same for units of any number of records: it holds between any two sets."""
+        """Exact cost, k epsilon; it holds between any two sets of records, so for units of any size."""
         value = planned.records * planned.epsilon.fraction
         if value.numerator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", "a cost of at most 32 bits")
         return value
 
     def integral(self, planned: PlannedSample) -> Fraction:
-        """The whole cost."""
+        """The full cost, which holds between any two sets of records."""
         return self.cost(planned, 1)
 
     def odds(self, planned: PlannedSample, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """The cost holds between any two sets of records, so no change costs more; a label not drawn is not read."""
+        """The full cost for any change; 0 for a label that is not drawn."""
         cost = self.cost(planned, unit.records)
         reads_label = any(axis.name == unit.label for axis in planned.axes)
         return Odds(cost, cost if reads_label else Fraction(0), cost)
 
     def most_odds(self, limits: SampleLimits, unit: PrivacyUnit) -> Odds:
-        """As `odds`."""
+        """The bound of `odds` per epsilon."""
         return Odds(Fraction(1), Fraction(1), Fraction(1))
 
     def precision(self, planned: PlannedSample, unit: PrivacyUnit) -> str:
-        """Of the made-up records."""
+        """Text on the synthetic records' precision."""
         axes = ", ".join(axis.name for axis in planned.axes)
         return (
             f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
@@ -178,7 +178,7 @@ class Sample(QueryKind):
         return total
 
     def release_bytes(self, question: Question) -> int:
-        """A frame and two bytes a place."""
+        """Size of a frame plus two bytes a place."""
         planned: PlannedSample = question.turn.planned
         return RELEASE_FRAME_BYTES + 2 * planned.records * len(planned.axes)
 

@@ -56,7 +56,7 @@ MostAgreements = Annotated[tuple[tuple[Index, Signature], ...], msgspec.Meta(max
 
 
 class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_only=True):
-    """A future secure sum of counts: a `counts` query, and who answers it together."""
+    """A future secure sum: a `counts` query and the curators that answer it jointly."""
 
     turns: Annotated[int, msgspec.Meta(ge=TURNS, le=TURNS)]  # always 5
     # identity keys of the n curators, ascending
@@ -67,7 +67,7 @@ class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_on
 
     @property
     def shares(self) -> int:
-        """Noise shares h = n - t - u that add up to one whole noise."""
+        """Number h = n - t - u of noise shares in one full noise."""
         return len(self.participants) - self.colluders - self.dropouts
 
     def group(self, label: str) -> Group:
@@ -76,13 +76,11 @@ class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_on
 
 
 class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a curator limits of secure sums: as of `counts`, and with whom it sums.
-
-    They are on the card: a learner plans by them.
+    """A curator's limits on secure sums: those of `counts`, and the members it sums with. They are on its card.
 
     Raises:
-        ValueError: an unknown release kind, a member that is no key, or stands there twice, or too few
-            members; the text says what to do.
+        ValueError: an unknown release kind, a member that is no key or is repeated, or too few members; the text says
+            what to do.
     """
 
     # identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in the plan could
@@ -124,13 +122,13 @@ class AskKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 1: all key cards that came."""
+    """Turn 1: all key cards received."""
 
     cards: Cards
 
 
 class RelayShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 2: who dealt, the shares for this curator, and what is asked once more."""
+    """Turn 2: the dealers, the shares for this curator, and the question repeated."""
 
     dealers: Indices
     shares: Relays
@@ -139,13 +137,13 @@ class RelayShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProposeSurvivors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 3: whose masked vectors came."""
+    """Turn 3: the curators whose masked vectors arrived."""
 
     survivors: Indices
 
 
 class OpenSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 4: the same list, and who signed it."""
+    """Turn 4: the same list and its signers."""
 
     survivors: Indices
     agreements: MostAgreements
@@ -176,20 +174,20 @@ class Revealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SumBody(msgspec.Struct, frozen=True):
-    """The checked body of turn 0 or 2: the question of `counts`, and the message that it came in."""
+    """The checked body of turn 0 or 2: the question of `counts`, and the message that contains it."""
 
     body: CountsBody
     sent: AskKeys | RelayShares
 
 
 BODIES: tuple[type[Any], ...] = (AskKeys, RelayCards, RelayShares, ProposeSurvivors, OpenSum)
-"""By turn."""
+"""Type of the body, by turn."""
 RELEASES: tuple[type[Any], ...] = (KeyCard, SealedShares, MaskedCounts, Agreement, Revealed)
-"""By turn."""
+"""Type of the release, by turn."""
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator's ledger notes of a secure sum, as JSON."""
+    """The ledger's note on a secure sum, as JSON."""
 
     sites: int  # n, named in the plan
     colluders: int  # t of the plan
@@ -202,18 +200,19 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 SITE_ONCE = 10_000_000
-"""A signature checked, a key agreed on, a share sealed or opened: up to a millisecond of a slow core."""
+"""Work of a signature check, key agreement, or sealing or opening a share: up to a millisecond of a slow core."""
 SHARE_ONCE = 20_000
-"""A share of a secret: two evaluations of a polynomial, one term for each participant at most."""
+"""Work of a secret's share: two evaluations of a polynomial with at most one term per participant."""
 WORD_ONCE = 100
-"""A word of a mask: drawn and added."""
+"""Work of drawing and adding a word of a mask."""
 _FRAME = 200
 
 
 class SecureCounts(Counts):
-    """Sums of counts: what `counts` asks of one curator, in five turns.
+    """Query kind for sums of counts over curators, in five turns.
 
-    Its costs are pure epsilons of what everybody sees together, by computation, while at most t participants collude.
+    Its cost is a pure epsilon of everything that anybody sees. It holds by computation, if at most t participants
+    collude.
     """
 
     name = "secure_counts"
@@ -230,7 +229,7 @@ class SecureCounts(Counts):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.participants", complaint)
 
     def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
-        """As `counts`; and the curator sums with all participants, and trusts in no fewer colluders."""
+        """Check as `counts`, and that the curator sums with all participants at no fewer assumed colluders."""
         super().check_allowed(planned, terms, field)
         limits: SecureCountsLimits = terms.limits
         if not {key.hex() for key in planned.participants} <= set(limits.members):
@@ -248,7 +247,7 @@ class SecureCounts(Counts):
         return sent
 
     def work(self, question: Question, round_size: int | None) -> int:
-        """That of the `counts` query where it is asked, and what the other participants cost."""
+        """Work of the `counts` query in its turn, plus the work for the other participants."""
         number, sites = question.turn.number, len(question.turn.planned.participants)
         per_site = {KEYS: 0, SHARES: SITE_ONCE + sites * SHARE_ONCE, MASKED: SITE_ONCE, AGREED: 0, OPENED: SITE_ONCE}
         once = QUERY_ONCE + sites * per_site[number]
@@ -258,14 +257,14 @@ class SecureCounts(Counts):
         return once + COUNTS.work(counts_question(question), round_size) + words
 
     def release_bytes(self, question: Question) -> int:
-        """By turn: masked words, or what is relayed to each participant."""
+        """Size by turn: masked words, or what is relayed to each participant."""
         if question.turn.number == MASKED:
             return _FRAME + 8 * self.length(question)
         relayed = question.turn.number in (SHARES, OPENED)
         return _FRAME + (len(question.turn.planned.participants) * 128 if relayed else 0)
 
     def length(self, question: Question) -> int:
-        """Numbers of the sum, of turns 0 and 2."""
+        """How many numbers the sum has, for turns 0 and 2."""
         return COUNTS.length(counts_question(question))
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
@@ -281,11 +280,11 @@ class SecureCounts(Counts):
         return np.frombuffer(release.words, "<u8")
 
     def precision(self, planned: Any, unit: PrivacyUnit) -> str:
-        """As of `counts`; the noise is that of the sum, and no less."""
+        """Text of `counts`; the noise is at least that of the sum."""
         return f"{super().precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
 
     def charge_note(self, question: Question) -> str:
-        """A `Note`: of turn 1 which round it is, of turn 2 who sums, of turn 4 over whom it was opened."""
+        """A `Note`: the round (turn 1), the members (turn 2), the curators in the opened sum (turn 4)."""
         planned, number, body = question.turn.planned, question.turn.number, question.body
         note = {
             "sites": len(planned.participants),
@@ -300,7 +299,7 @@ class SecureCounts(Counts):
         return json.dumps(note | {"survivors": list(body.survivors)}, sort_keys=True) if number == OPENED else ""
 
     def note_words(self, note: str) -> str:
-        """A note in words; what is none, as it is."""
+        """A note in words; any other text is returned as it is."""
         try:
             entry = msgspec.json.decode(note, type=Note)
         except msgspec.DecodeError:
@@ -317,7 +316,7 @@ class SecureCounts(Counts):
         return f"helped to open the sum over {len(entry.survivors)} of {entry.sites} sites{without}"
 
     def proviso(self, planned: PlannedSecureCounts) -> str:
-        """For the steward who approves, and for who reads an audit."""
+        """The collusion bound in words, for the approving steward and for readers of an audit."""
         return (
             f"summed with {len(planned.participants) - 1} other sites under the noise of one. The cost holds while at "
             f"most {planned.colluders} of them tell the learner all they know, while no ledger is put back before the "
@@ -336,7 +335,7 @@ def counts_question(question: Question) -> Question:
 
 
 def question_digest(learner: bytes, turn: Turn, sent: AskKeys | RelayShares) -> bytes:
-    """What all participants sign for: whose question of which plan it is, and every byte of it."""
+    """Digest that all participants sign: identifies learner, plan, question and every byte of it."""
     place = turn.query.to_bytes(8, "big")
     return digest(
         encode_parts(b"expril/2 secure counts", learner, encode(turn.planned), place, sent.counts, sent.nonce)

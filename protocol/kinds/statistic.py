@@ -1,7 +1,7 @@
 """The `statistic` query: quantiles, estimates by sample and aggregate, and selected features.
 
-A query has several statistics, each made private by itself: their costs add up (basic composition). What each costs is
-said by its method, and proved in docs/statistics.md.
+A query's statistics are made private one by one, and their costs add up (basic composition). Each method defines a
+statistic's cost; docs/statistics.md has the proofs.
 """
 
 import math
@@ -37,39 +37,39 @@ from protocol.strict_toml import suggest
 
 MOST_STATISTICS = 10_000
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Signatures, the ledger's two writes, the codec: two milliseconds."""
+"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
 STATISTIC_ONCE = 50 * CALL_ONCE
 CHOICE_ONCE = 40_000
-"""A candidate of a choice: its score, and its exact exponential noise."""
+"""Work of a candidate of a choice: its score and its exact exponential noise."""
 SMOOTH_STEP_ONCE = 8_000
-"""A step of the decay of a smooth sensitivity."""
+"""Work of a step of a smooth sensitivity's decay."""
 NOISE_ONCE = 2_000_000
-"""A number of heavy-tailed noise, or of discrete Laplace noise."""
+"""Work of a number of heavy-tailed or discrete Laplace noise."""
 BLOCK_ONCE = 100 * CALL_ONCE
-"""What an estimator does once in a block."""
+"""Work of an estimator per block."""
 COLUMN_COST = 300
-"""A record's value, put on a grid and counted."""
+"""Work of rounding a record's value to a grid and counting it."""
 BLOCK_COST = 75_000
-"""The keyed hash of a record, which says its block."""
+"""Work of the keyed hash of a record, which determines its block."""
 CELL_COST = 350
-"""Counting a record in the cells of a candidate, by class."""
+"""Work of counting a record by class in a candidate's cells."""
 RELEASE_FRAME_BYTES = 14
 
 
 class PlannedStatistic(Planned, frozen=True, tag="statistic"):
-    """A future statistic query, and what its cost depends on. Attributes and grids may be chosen later."""
+    """A future query with the settings that its cost depends on; attributes and grids may be chosen later."""
 
     method: Method  # by which each statistic is made private
     statistics: Annotated[int, msgspec.Meta(ge=1, le=MOST_STATISTICS)] = 1  # m, how many
 
     @property
     def length(self) -> int:
-        """Numbers in the release."""
+        """How many numbers the release has."""
         return self.statistics * (self.method.chosen if isinstance(self.method, Features) else 1)
 
 
 class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits of a statistic query."""
+    """A curator's limits on a statistic query."""
 
     methods: tuple[str, ...] = tuple(METHODS)  # allowed names of `METHODS`
     statistics: Positive = 1_000  # most statistics of a query
@@ -84,23 +84,23 @@ class StatisticLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatisticBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked: as many items as are planned, of the sort that the method answers."""
+    """The question: as many items as planned, of the method's type."""
 
     asked: Annotated[tuple[Item, ...], msgspec.Meta(min_length=1, max_length=MOST_STATISTICS)]
 
 
 class StatisticRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is answered: little-endian int64, one of each item, or as many as are chosen.
+    """The answer: little-endian int64, one per item, or as many as are chosen.
 
-    A grid's index; for `aggregate_mean` a noisy sum of indices over blocks; for `features` the chosen candidates, the
-    first one first.
+    A number is a grid index; for `aggregate_mean` a noisy sum of indices over blocks; for `features` a chosen
+    candidate, in order of choice.
     """
 
     numbers: bytes
 
 
 class Statistic(QueryKind):
-    """Single figures of the records."""
+    """Query kind for single statistics of the records."""
 
     name = "statistic"
     reveals = "quantiles, averages and other single figures of the records"
@@ -138,9 +138,9 @@ class Statistic(QueryKind):
         return value
 
     def odds(self, planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """M times those of one statistic, and of an attribute those of as many as read it.
+        """The bound is m times one statistic's; for an attribute, times the number of statistics that read it.
 
-        Where a record has no name, its whole content says its block: then what is said in blocks hangs on all of it.
+        A record without a unit name is put into a block by its whole content, so blocks then depend on every attribute.
         """
         single, count = planned.method.odds(unit), planned.statistics
         by_content = isinstance(planned.method, AggregateMean | AggregateMedian) and not unit.name
@@ -148,7 +148,7 @@ class Statistic(QueryKind):
         return Odds(count * single.presence, count * single.label, parts * single.attribute)
 
     def most_odds(self, limits: StatisticLimits, unit: PrivacyUnit) -> Odds:
-        """Of the worst method among those that are allowed."""
+        """The largest bound among the allowed methods."""
         most = NOTHING
         for name in limits.methods:
             blocks = METHODS[name] in (AggregateMean, AggregateMedian)
@@ -158,7 +158,7 @@ class Statistic(QueryKind):
         return most
 
     def precision(self, planned: PlannedStatistic, unit: PrivacyUnit) -> str:
-        """Of each statistic."""
+        """Text on each statistic's precision."""
         method = planned.method
         scale = f"scale {method.scale.fraction}"
         return f"{planned.statistics} single figures, each {method.precision}; {method.name}, {scale}"
@@ -189,7 +189,7 @@ class Statistic(QueryKind):
         return QUERY_ONCE + sum(_work_of(item, method, question.schema, records) for item in question.body.asked)
 
     def release_bytes(self, question: Question) -> int:
-        """A frame and eight bytes a number."""
+        """Size of a frame plus eight bytes a number."""
         return RELEASE_FRAME_BYTES + 8 * int(question.turn.planned.length)
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
@@ -217,7 +217,7 @@ STATISTIC = Statistic()
 
 
 def _check_size(item: Item, terms: KindTerms, field: str) -> None:
-    """Raise RemoteProtocolError(OVER_LIMIT) before a check that takes time in the size."""
+    """Raise RemoteProtocolError(OVER_LIMIT) before any check whose time grows with the size."""
     if isinstance(item, Selection):
         if sum(partition.cell_count(terms.schema) for partition in item.candidates) > terms.limits.cells:
             limit = f"at most {terms.limits.cells} cells"
@@ -247,5 +247,5 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
 
 
 def decay_steps(method: Smooth) -> int:
-    """At most so many distances are looked at: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
+    """Most distances examined: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
     return math.ceil(40 * math.log(2) / math.log1p(float(method.decay.fraction))) + 1

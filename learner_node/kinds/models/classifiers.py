@@ -29,18 +29,15 @@ from protocol.records import Records
 
 Floats = NDArray[np.float64]
 CLASS_SPREAD = 0.5
-"""Standard deviation of a class's number of records before anything is known, as a share of the classes' mean."""
+"""Prior standard deviation of a class's number of records, as a share of the classes' mean."""
 LEAST_SHARE = 0.02
-"""No class has less than this share of all records."""
+"""Smallest share of a class among all records."""
 
 
 def class_totals(released: Floats, variance: float, declared: float) -> Floats:
-    """Records of each class, (C,), positive: the noisy ones, drawn to even shares of what is declared by their noise.
+    """Number of records of each class, (C,), positive: noisy ones, shrunk by their noise to equal shares.
 
-    Args:
-        released: (C,) noisy numbers.
-        variance: of the noise in each.
-        declared: records of all curators together, positive.
+    `released` (C,) are noisy with the given `variance`; `declared` is the total at all curators, positive.
     """
     even = declared / len(released)
     prior = (CLASS_SPREAD * even) ** 2
@@ -51,14 +48,14 @@ def class_totals(released: Floats, variance: float, declared: float) -> Floats:
 
 
 LEAST_CELL_SHARE = 0.1
-"""A cell's probability is never below this share of the source's."""
+"""Smallest probability of a cell, relative to its share of the source."""
 LEAST_VARIANCE = 0.05
-"""A class's variance of an attribute is never below this share of the source's."""
+"""Smallest variance of an attribute within a class, relative to the source's."""
 
 
 @dataclass(frozen=True)
 class NaiveBayesModel:
-    """log P(class | x) = log P(class) + sum over attributes of log P(x_j | class), up to what makes it add up."""
+    """Naive Bayes: log P(class | x) = log P(class) + sum over attributes of log P(x_j | class) + constant."""
 
     binned: tuple[FeatureBins, ...]  # attributes that are counted in cells
     tables: tuple[NDArray[np.float64], ...]  # of each, log P(cell | class), (cells, C)
@@ -88,15 +85,15 @@ class NaiveBayesModel:
 def naive_bayes(
     answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
 ) -> tuple[NaiveBayesModel, Floats]:
-    """The model of all curators' sums, and the estimated number of private records of each class, (C,).
+    """Return the model of all curators' sums, and the estimated number of private records of each class, (C,).
 
-    Cells' counts are shrunk to the class's total times the source's share of the cell, and moments to the source's, by
-    what noise explains of their difference.
+    Cell counts are shrunk towards the class's total times the source's share of the cell, and moments towards the
+    source's, to the degree that noise explains their difference.
 
     Args:
         answer: of one query for one model.
         source: the learner's records.
-        declared: private records of all curators together, as they declare them.
+        declared: total number of private records as the curators declare it.
         most_records_per_unit: the largest contribution bound among the curators.
     """
     method, (body,) = answer.planned.method, answer.body.models
@@ -131,15 +128,13 @@ def naive_bayes(
 
 
 def noisy_totals(tables: Sequence[Floats], used: Sequence[NDArray[np.bool_]], noise: float) -> tuple[Floats, float]:
-    """Records of each class, (C,), and the variance of their noise.
+    """Number of records of each class, (C,), and its noise variance.
 
-    Each attribute counts all of them; it is weighed by the number of its noises. Cells in which the source has no
-    record add noise, and next to no record: they are left out.
+    Every attribute counts all records, so attributes are averaged by the inverse of their noise. Cells without source
+    records are left out, since they hold much noise and hardly a record.
 
-    Args:
-        tables: (cells, C) noisy counts.
-        used: (cells,) which of them count; at least one of each.
-        noise: variance of a count's noise.
+    `tables` are (cells, C) noisy counts, `used` (cells,) marks cells with source records (at least one each), `noise`
+    is a count's noise variance.
     """
     weights = np.array([1.0 / mask.sum() for mask in used])
     sums = [table[mask].sum(axis=0) for table, mask in zip(tables, used, strict=True)]
@@ -148,16 +143,13 @@ def noisy_totals(tables: Sequence[Floats], used: Sequence[NDArray[np.bool_]], no
 
 
 def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats], noise: float) -> list[Floats]:
-    """Of each table log P(cell | class), (cells, C).
+    """Return log P(cell | class) for each table, (cells, C).
 
-    A count is its class's total times the source's share of the cell, times 1 + deviation. Deviations are shrunk as if
-    drawn from one law of mean 0, whose variance is what the counts show beyond their noise.
+    A count is its class's total times the source's share of the cell, times 1 + deviation. Deviations are shrunk as
+    draws from a law of mean 0 whose variance is that of the counts beyond their noise.
 
-    Args:
-        tables: (cells, C) noisy counts.
-        totals: (C,) records of each class.
-        shapes: (cells,) the source's shares, positive.
-        noise: variance of a count's noise.
+    `tables` are (cells, C) noisy counts, `totals` (C,) records of each class, `shapes` (cells,) the source's shares,
+    positive, and `noise` is a count's noise variance.
     """
     expected = [shape[:, None] * totals for shape in shapes]
     excess = sum(
@@ -173,7 +165,7 @@ def log_shares(tables: Sequence[Floats], totals: Floats, shapes: Sequence[Floats
 
 
 def share_of_range(moment: Moments, records: Records) -> Floats:
-    """Where between its bounds an attribute is, (n,) in [0, 1], NaN where it is missing."""
+    """An attribute's values as shares of its range, (n,) in [0, 1]; NaN for a missing value."""
     column = np.asarray(records.column(moment.attribute), np.float64)
     shares: Floats = (np.clip(column, moment.lower, moment.upper) - moment.lower) / (moment.upper - moment.lower)
     return shares
@@ -194,18 +186,18 @@ def _normal(table: Floats, moment: Moments, source: Records, noise: float) -> tu
 
 
 LEAST_VOTE = 1e-3
-"""Least mean vote for a class."""
+"""Smallest mean vote for a class."""
 VOTE_SPREAD = 0.1
-"""Variance of a class's probability about its share, between records: what noise beyond it is shrunk by."""
+"""Variance over records of a class's probability around its share; sets the shrinkage of noisy votes."""
 
 
 @dataclass(frozen=True)
 class ForestModel:
-    """Of each leaf what it says of a record, and how far it is to be trusted.
+    """Random trees: class shares of each leaf, and a weight by which to trust them.
 
-    A record's leaves, one a tree, are averaged by their trust, and the average is shrunk to the class shares by what
-    noise and sampling explain of it. A mean over T random trees, most of whose splits say nothing, is too close to the
-    class shares: its ratio to them is taken to the power sqrt(T).
+    A record's leaves, one per tree, are averaged by trust, and the average is shrunk to the class shares by its noise
+    and sampling error. A mean over T random trees, most of whose splits are uninformative, is too close to the class
+    shares, so its ratio to them is raised to the power sqrt(T).
     """
 
     features: FeatureMap  # the map
@@ -236,15 +228,10 @@ class ForestModel:
 def forest(
     answer: ModelAnswer, source: Records, declared: float, most_records_per_unit: int
 ) -> tuple[ForestModel, Floats]:
-    """The forest of all curators' counts, and the estimated number of private records of each class, (C,).
+    """Return the forest of all curators' counts, and the estimated number of private records of each class, (C,).
 
-    A leaf's number of records is taken as the source's share of it says: its own noisy one may be next to 0.
-
-    Args:
-        answer: of one query for one model.
-        source: the learner's records.
-        declared: private records of all curators together, as they declare them.
-        most_records_per_unit: the largest contribution bound among the curators.
+    A leaf's number of records is taken from the source's share of it, since its own noisy one may be next to 0.
+    Arguments are those of `naive_bayes`.
     """
     method, (body,) = answer.planned.method, answer.body.models
     if not (isinstance(method, Forest) and isinstance(body, Mapped)):
@@ -271,14 +258,14 @@ def forest(
 
 MOST_LOG_ODDS = 30.0
 SPREADS = tuple(10.0 ** (step / 4) for step in range(-8, 9))
-"""Variances of a weight that are tried."""
+"""Candidate variances of a weight."""
 
 
 @dataclass(frozen=True)
 class LinearInSite:
-    """P(class 1) = 1 / (1 + exp(-w.v)), v a record's whole vector.
+    """P(class 1) = 1 / (1 + exp(-w.v)), where v is a record's vector.
 
-    A support vector machine's score has no probability of its own; it is taken for log odds, too.
+    A support vector machine's score is treated as log odds, too.
     """
 
     features: FeatureMap  # the map
@@ -297,18 +284,17 @@ class LinearInSite:
 
 
 def linear(answer: ModelAnswer, source: Records, records: float, most_records_per_unit: int) -> LinearInSite:
-    """The classifier of the curators' mean weights, with what regulariser and noise did to them taken out again.
+    """Return the classifier of the curators' mean weights, corrected for regularisation and noise.
 
-    Each curator's noise is the same, so the mean in which each counts the same has the least; one of few records is
-    drawn to 0 by the regulariser, so it counts for little by itself. Where the loss is about a parabola of curvature
-    1/4, the regulariser L shrinks the weights along an eigenvector of the source's second moments, of eigenvalue s, by
-    h / (L + h) with h = s n / 4. The weights before are taken as independent normal ones, of a variance that what was
-    released makes likeliest, and their mean given what was released is taken.
+    All curators' noise is equal, so the unweighted mean has the least; the regulariser draws a small curator's weights
+    to 0. With the loss approximated by a parabola of curvature 1/4, regulariser L shrinks weights by h / (L + h) along
+    an eigenvector of the source's second moments with eigenvalue s, where h = s n / 4. The original weights get a
+    normal prior whose variance maximises the likelihood, and their posterior mean is returned.
 
     Args:
         answer: of one query for one model.
-        source: the learner's records; where they lie tells the curvature.
-        records: private ones of all curators together, as they declare them.
+        source: the learner's records, which give the curvature.
+        records: total number of private records as the curators declare it.
         most_records_per_unit: the largest contribution bound among the curators.
     """
     method, (body,) = answer.planned.method, answer.body.models

@@ -14,12 +14,12 @@ from protocol.records import Records
 
 Floats = NDArray[np.float64]
 RIDGE = 4.0
-"""Added to the diagonal, in standard deviations of a product's noise (Zhang et al. 2012, section 6.1)."""
+"""Ridge added to the diagonal, in standard deviations of a product's noise (Zhang et al. 2012, section 6.1)."""
 
 
 @dataclass(frozen=True)
 class RidgeModel:
-    """label = middle + half the range times w.v, within the label's bounds."""
+    """Linear model: label = middle + half the range times w.v, clipped to the label's bounds."""
 
     features: FeatureMap  # the map
     points: Points  # how a point becomes a vector
@@ -62,7 +62,7 @@ def ridge(answer: ModelAnswer, bounds: tuple[float, float], most_records_per_uni
 
 @dataclass(frozen=True)
 class Components:
-    """Principal components of the private records' points; nothing that predicts."""
+    """Principal components of the private records' points; no predictive model."""
 
     features: FeatureMap  # the map
     points: Points  # how a point becomes a vector
@@ -79,7 +79,7 @@ class Components:
 
 
 def components(answer: ModelAnswer) -> Components:
-    """Means, variances and axes from all curators' sums; without a constant, about 0 and of one record."""
+    """Means, variances and axes from all curators' sums. Without a constant coordinate, means are 0 and n is 1."""
     method, (body,) = answer.planned.method, answer.body.models
     if not (isinstance(method, PrincipalComponents) and isinstance(body, Mapped)):
         raise TypeError("the answer is not one of principal components")

@@ -1,7 +1,7 @@
-"""Questions about where the private records are, which no label is needed for; results to look at, not strategies.
+"""Questions on where the private records lie, without labels. Their answers are results, not parts of strategies.
 
-The source's own components and clusters cost nothing, and strategies use those. What the curators' records look like is
-worth a question only where they come from elsewhere, and then it is a result by itself.
+The source's own components and clusters are free, and strategies use those. Asking about the curators' records is
+worthwhile only if they come from another population, and then the answer is a result by itself.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Clusters:
-    """Where the private records are."""
+    """Clusters of the private records."""
 
     features: FeatureMap  # the map
     centres: NDArray[np.float64]  # (curators x K, width) in units of the map, those of each curator together
@@ -52,14 +52,14 @@ def clusters(answer: ModelAnswer) -> Clusters:
 
 
 INSIDE = 0.9
-"""Share of the source's points within the unit ball; longer ones are shrunk into it."""
+"""Share of the source's points within the unit ball; longer points are shrunk into it."""
 RADIUS = 64
 """Whole steps of a vector's length: rounding to them costs less than any noise here."""
 
 
 @dataclass(frozen=True)
 class PaidAnswer:
-    """An answer, and what it cost."""
+    """An answer and its cost."""
 
     answer: ModelAnswer  # of all curators that answered
     source: Records  # the learner's records, encoded
@@ -75,14 +75,14 @@ def ask_clusters(
     iterations: int = 2,
     seed: int = 0,
 ) -> tuple[Clusters, PaidAnswer]:
-    """k-means at every curator, from the centres of the source's own.
+    """Run k-means at every curator, from the centres of the source.
 
     Args:
         federation: whom to ask.
         source: encodes the learner's records for a schema.
         clusters: K, at least 1.
         epsilon: to spend at each curator, exact.
-        iterations: each spends an equal part of it.
+        iterations: number of steps, with equal shares of epsilon.
         seed: of the source's k-means.
 
     Raises:
@@ -123,16 +123,10 @@ def ask(
     question: Callable[[Records], tuple[AnyMethod, Body]],
     epsilon: Fraction | str,
 ) -> PaidAnswer:
-    """A study of one query for one model, and no more.
+    """Run a study of one query for one model.
 
-    Args:
-        federation: whom to ask.
-        source: encodes the learner's records for a schema.
-        question: encoded source -> what is planned and asked.
-        epsilon: to spend at each curator, exact.
-
-    Raises:
-        NoCuratorError, ConfigurationError: as `ask_clusters`.
+    `source` encodes the learner's records for a schema, `question` maps them to the planned query and its body, and
+    `epsilon` is spent at each curator. Raises NoCuratorError, ConfigurationError: as `ask_clusters`.
     """
     study = Study(federation)
     records, cards, left_out = admit(study, source)

@@ -30,12 +30,12 @@ from protocol.strict_toml import suggest
 Floats = NDArray[np.float64]
 
 _LEAST_NOISE = 1e-4
-"""A count without noise is taken as one with this variance: enough to invert."""
+"""Smallest noise variance of a count, which keeps matrices invertible."""
 _RANK_LENGTH = 0.5
 _DECLARED_SPREAD = 0.5
-"""Deviation of the true number of records from the declared one, relative to it."""
+"""Relative deviation of the true number of records from the declared one."""
 _LEAST_CLASS = 0.02
-"""Of the records, at least this share is taken to be of either class where a fit starts."""
+"""Smallest share of records that either class is given at the start of a fit."""
 _RAKINGS = 20
 _RAKED = 1e-6
 
@@ -58,7 +58,7 @@ class BinCounts:
 
     @property
     def noise(self) -> float:
-        """`variance`, positive."""
+        """`variance`, raised to a positive value."""
         return max(self.variance, _LEAST_NOISE)
 
     def summed(self, weights: Floats) -> Floats:
@@ -84,7 +84,7 @@ class BinCounts:
 
 @dataclass(frozen=True)
 class SourceMasses:
-    """How many private records the source's stand for."""
+    """Number of private records that each source record stands for."""
 
     weights: Floats  # of each source record, float64 (n_s,), non-negative
     totals: Floats  # private records of class 0 and of class 1, about, float64 (2,), positive
@@ -144,14 +144,11 @@ def source_masses(answers: Sequence[BinCounts], declared: float | None = None) -
 
 
 def ordered_kernel(shares: Floats, apart: int = 1) -> Floats:
-    """Prior covariance of the contributions of bins in an order: smooth along the attribute's ranks.
+    """Prior covariance of the contributions of ordered bins, smooth along the attribute's ranks.
 
-    Matern's of smoothness 3/2 and length-scale 1/2 (Rasmussen & Williams 2006, Eq. 4.17) of the bins' middle ranks,
-    which run from 0 to 1.
-
-    Args:
-        shares: of the source in each bin, the bins in their order, float64 (K,), non-negative.
-        apart: as many last bins (of missing values) have no place in the order, and are independent.
+    It is the Matern kernel of smoothness 3/2 and length-scale 1/2 (Rasmussen & Williams 2006, Eq. 4.17) of the bins'
+    middle ranks, from 0 to 1. `shares` are the source's in each bin in order, float64 (K,), non-negative; the last
+    `apart` bins (for missing values) have no order and are independent.
     """
     kernel = np.eye(len(shares))
     ordered = shares[: len(shares) - apart]
@@ -164,7 +161,7 @@ def ordered_kernel(shares: Floats, apart: int = 1) -> Floats:
 LEAST_SHARE = 0.01
 """Least share of the source's records in a bin of a numeric attribute."""
 MOST_SORTED = 20_000
-"""Of more source records than this, as many of the sorted values place the edges."""
+"""Most source records whose sorted values place the edges; of more, a sample is used."""
 
 
 def named_attributes(schema: Schema, names: tuple[str, ...]) -> list[str]:
@@ -227,9 +224,9 @@ def bin_kernel(partition: FeatureBins, schema: Schema, shares: NDArray[np.float6
 
 _INTERCEPT_VARIANCE = 4.0
 _SCALE_START, _SCALE_WEIGHT = 0.03, 3.0
-"""Prior of an attribute's variance: inverse gamma about a mode that all share, worth this many contributions."""
+"""Inverse gamma prior of an attribute's variance: start of the shared mode, and weight in contributions."""
 _MODE_WEIGHT = 2.0
-"""The shared mode is the harmonic mean of the variances, and of `_SCALE_START` as often as this."""
+"""Weight of `_SCALE_START` in the harmonic mean of variances that is the shared mode."""
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-6, 25.0
 _SCORINGS, _SCALE_STEPS = 40, 6
 _LONGEST_STEP = 3.0
@@ -275,7 +272,7 @@ class AdditiveFit:
         return averaged
 
     def centred(self, answer: int, weights: Floats) -> tuple[Floats, Floats]:
-        """Contributions of one answer less their mean over `weights` (K,), and their posterior deviations, (K,)."""
+        """One answer's contributions minus their mean over `weights` (K,), and posterior deviations, (K,)."""
         here = slice(int(self.starts[answer]), int(self.starts[answer + 1]))
         share = weights / weights.sum()
         less = np.eye(len(share)) - share[None, :]
@@ -360,7 +357,7 @@ class _Scoring:
         self._used = self._summed(np.ones(len(weights))) > 0
 
     def run(self, intercept: float, fixed: Floats | None) -> _Posterior:
-        """From contributions of 0; see `fit_additive`."""
+        """Fit from contributions of 0; see `fit_additive`."""
         theta = np.zeros(1 + int(self.starts[-1]))
         theta[0] = intercept
         scales = np.full(len(self._sizes), _SCALE_START) if fixed is None else fixed
@@ -465,7 +462,7 @@ class _Scoring:
 
 
 BAND = 1.959964
-"""Posterior deviations on either side that hold 95 %."""
+"""Half-width of a 95 % band in posterior deviations."""
 OTHER, MISSING = "other", "missing"
 
 
@@ -486,7 +483,7 @@ class ShapeBin:
 
 @dataclass(frozen=True)
 class ShapeFunction:
-    """What one attribute contributes."""
+    """Contribution of one attribute."""
 
     attribute: str  # its name
     numeric: bool  # whether its bins are ranges of a number, in their order (missing last), or levels
@@ -507,13 +504,10 @@ def shape_functions(
     fit: AdditiveFit,
     cells: Sequence[NDArray[np.int64]],
 ) -> tuple[ShapeFunction, ...]:
-    """Of a fit, the strongest first.
+    """Shape functions of a fit, the strongest first.
 
-    Args:
-        source: n_s records.
-        partitions: the bins that were asked, one of each attribute.
-        fit: of the answers, in the same order.
-        cells: per partition, the bin of each source record, (n_s,).
+    `source` has n_s records; `partitions` are the asked bins, one per attribute, in the order of the fit's answers;
+    `cells` are the source records' bins by partition, (n_s,) each.
     """
     shapes, schema = [], source.schema
     for number, (partition, places) in enumerate(zip(partitions, cells, strict=True)):
@@ -554,7 +548,7 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
 
 
 def _range(low: float, high: float, *, integers: bool) -> str:
-    """A bin that holds its lower edge and not its upper; whole numbers by the least and the greatest."""
+    """Text of a bin [low, high); for integers its least and greatest value."""
     if not integers:
         return f"{low:g} to {high:g}"
     return f"{low:g}" if low == high - 1 else f"{low:g} to {high - 1:g}"

@@ -1,9 +1,9 @@
 """An ensemble of small networks trained on the likelihood of the cells' answers, not on labels.
 
-A network says f at every source record; what the answers judge is its mean over a cell, by the same site tables as
-the Gaussian process. Each network is trained without a quarter of the cells (bagging, Breiman 1996): they differ more,
-and their mean is steadier. What they say of the cells that they were not trained on decides their share of an average
-with the Gaussian process (stacking, Wolpert 1992).
+A network predicts f at every source record; the answers judge its cell means, by the site tables that the Gaussian
+process uses. Each network is trained without a quarter of the cells (bagging, Breiman 1996), which makes their average
+more stable. Their predictions for held-out cells determine their weight in an average with the Gaussian process
+(stacking, Wolpert 1992).
 """
 
 from dataclasses import dataclass
@@ -58,16 +58,17 @@ class CellNetworks:
 
 
 def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int) -> CellNetworks:
-    """Train four networks of two hidden layers, each on other three quarters of the cells, and weigh them.
+    """Train four networks of two hidden layers, each on another three quarters of the cells, and weight them.
 
-    The loss is the mean over cells of -log t_c(mean of tanh(network) over 2 to 8 of the cell's source records, drawn
-    anew each step, with replacement); 120 steps of AdamW. Each starts at the one share that is likeliest in all of its
-    cells, with a small last layer: the first steps then leave no tanh where it has no gradient.
+    The loss is the mean over cells of -log t_c(mean of tanh(network) over 2 to 8 of the cell's source records, redrawn
+    each step with replacement); 120 steps of AdamW. A network starts at the constant share of greatest likelihood in
+    its cells, with a small last layer, so that no tanh is saturated in the first steps.
 
-    The weight is twice a posterior mean, and at most 1: of w in (1 - w) g + w h, each cell's share as the Gaussian
-    process foretells it from the other cells, and as the network does that was trained without it. A priori w is 0 with
-    probability 19/20, and else has a density that falls as (1 - w)^9: where the cells tell little, the process is left
-    alone. Twice, because the average of four networks is steadier than the one that foretells a cell.
+    The weight is twice the posterior mean of w, and at most 1. Each held-out cell's share is modelled as (1 - w) g + w
+    h: g as the Gaussian process predicts it from the other cells, h as the network trained without it does. A priori w
+    is 0 with probability 19/20, and else has a density that falls as (1 - w)^9, so that uninformative cells leave the
+    process alone. The factor two allows for the average of four networks being more stable than the one that predicts a
+    cell.
 
     Args:
         features: source records as the label model was fitted to, float64 (n_s, d).
@@ -86,7 +87,7 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
 def _weight(
     layers: tuple[tuple[Singles, Singles], ...], features: Floats, posterior: CellPosterior, left_out: NDArray[np.int64]
 ) -> float:
-    """See `train_cell_networks`."""
+    """The weight of the networks, as `train_cell_networks` says."""
     sizes = np.bincount(posterior.cells)
     signal = np.empty(len(features))
     group = left_out[posterior.cells]
@@ -154,7 +155,7 @@ class _CellDraws:
 def _initial(dimensions: int, signals: Floats, rng: np.random.Generator) -> list[torch.Tensor]:
     """Weights (networks, in, out) and biases (networks, 1, out) by He et al. 2015; first biases spread the kinks.
 
-    The last layer's weights are a third as large, about a bias at which each network says its signal, (networks,).
+    The last layer's weights are a third as large, and its biases give each network its signal, (networks,).
     """
     parameters = []
     sizes = (dimensions, *_HIDDEN, 1)

@@ -86,17 +86,10 @@ def fit_sites(
     tolerance: float = 1e-2,
     least_evidence: float = -np.inf,
 ) -> FittedSites:
-    """As `approximate_posterior`, for the sites and the evidence alone.
+    """Fit the sites and the evidence of `approximate_posterior`, whose arguments it shares.
 
-    The sweeps' factorisations are in single precision where that is safe, at half the time.
-
-    Args:
-        covariance: See there.
-        log_sites: See there.
-        start: See there.
-        tolerance: See there.
-        least_evidence: Sweeps also end, after the first, once the evidence is so far below this that what it
-            still moves by could not make up for it.
+    The sweeps factorise in single precision where that is safe, in half the time. Sweeps also end, after the first, if
+    the evidence is too far below `least_evidence` to reach it.
     """
     size = len(covariance)
     top = log_sites.max(axis=1)
@@ -294,7 +287,7 @@ class CellPosterior:
 
     @property
     def no_signal_probability(self) -> float:
-        """Posterior probability, prior `PRIOR_NO_SIGNAL`, that one share of label 1, uniform, holds in all cells."""
+        """Posterior probability (prior `PRIOR_NO_SIGNAL`) that all cells have one share of label 1."""
         without_signal = logsumexp(self._constant_log_likelihood()) - np.log(len(SIGNAL_NODES))
         prior = np.log(PRIOR_NO_SIGNAL / (1.0 - PRIOR_NO_SIGNAL))
         return float(expit(without_signal - self.log_evidence + prior))
@@ -322,10 +315,10 @@ class CellPosterior:
         return CellDraws(np.clip(signal, -1.0, 1.0), mass, no_signal)
 
     def held_out_share(self) -> Floats:
-        """Each cell's share of label 1 as the other cells' answers foretell it, float64 (K,), in [0, 1].
+        """Each cell's share of label 1 as predicted from the other cells' answers, float64 (K,), in [0, 1].
 
-        The mean of Phi(PROBIT g) under the cavity distribution of expectation propagation: the posterior with
-        the cell's own site taken out (Rasmussen & Williams 2006, Eq. 3.56). The kernels' weights have seen it.
+        It is the mean of Phi(PROBIT g) under the cavity distribution of expectation propagation: the posterior without
+        the cell's own site (Rasmussen & Williams 2006, Eq. 3.56). The kernels' weights, however, used that site.
         """
         share = np.zeros(len(self.mass))
         for weight, _, posterior in self.kernels:
@@ -349,7 +342,7 @@ class CellPosterior:
 
 
 def _normal_draws(covariance: Floats, posterior: NormalPosterior, count: int, rng: np.random.Generator) -> Floats:
-    """Draws of the cell means, float64 (count, K): prior draws moved by the data (Matheron's rule)."""
+    """Draws of the cell means, float64 (count, K), by Matheron's rule: prior draws conditioned on the data."""
     size = len(covariance)
     if not count:
         return np.empty((0, size))

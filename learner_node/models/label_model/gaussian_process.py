@@ -76,8 +76,8 @@ class Component:
     def probability(self, rows: Singles, features: Floats) -> Floats:
         """P(label 1) under the posterior of g averaged over a region of a cell's size, float64 (n,).
 
-        Averaged, because the model bounds only the means of cells: in a pure cell every record is sure,
-        while the normal posterior at a single record would still be wide.
+        The average is taken since the model constrains only cell means: in a pure cell every record is certain, while
+        the normal posterior at a single record would still be wide.
         """
         reduction = rows @ self.reduction
         prior = kernel_diagonal(self.kernel, np.mean(features**2, axis=1))
@@ -175,7 +175,7 @@ def checked_features(features: Floats, dimensions: int | None) -> Floats:
 LENGTH_SCALES = (1.0, 0.5, 2.0, 0.25, 4.0)  # the likelier first: the others are then given up sooner
 LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 CONSTANT = 0.25
-"""Prior variance of g's level over all records: a probit of deviation 1, so that rare classes are likely enough."""
+"""Prior variance of g's mean level: a probit of deviation 1, which makes rare classes likely enough."""
 _STEP = 4.0
 _LEAST_AMPLITUDE, _MOST_AMPLITUDE = _STEP**-5, _STEP
 _REFINED_LENGTH_SCALES = 2
@@ -192,10 +192,11 @@ _SOURCE_RECORDS_PER_CELL = 3
 
 
 def most_cells(n_source: int) -> int:
-    """Return the most cells that are worth their time: 500, and one for each 15 source records beyond 10,000, to 1000.
+    """Most cells that are worth their time: 500, plus one for each 15 source records beyond 10,000, up to 1000.
 
-    Measured on 18,000 source records and 36,000 private ones at epsilon 1 (docs/strategies.md); the time of the label
-    model grows with the cube of the cells. Up to 10,000 records a curator that declares no size takes on the work, too.
+    This was measured on 18,000 source records and 36,000 private ones at epsilon 1 (docs/strategies.md); the label
+    model's time grows with the cube of the cells. Up to 10,000 records, a curator without a declared size accepts the
+    work, too.
     """
     further = max(0, n_source - _LARGE_SOURCE) // _RECORDS_PER_FURTHER_CELL
     return MOST_CELLS + min(further, _MOST_FURTHER_CELLS)
@@ -204,15 +205,15 @@ def most_cells(n_source: int) -> int:
 def cell_count_rule(
     n_source: int, n_target: int, epsilon: float, noises: float, *, signed: bool = False, most: int = MOST_CELLS
 ) -> int:
-    """Return how many cells to draw: about three noise deviations of signed count in each.
+    """Return how many cells to draw, so that each has about three standard deviations of a signed count's noise.
 
-    n_t epsilon / (6 sqrt(m)), at least 5, at most `most`, and at least three source records a cell.
+    The number is n_t epsilon / (6 sqrt(m)), at least 5 and at most `most`, with at least three source records a cell.
 
     Args:
         n_source: Number of source records, at least 2.
-        n_target: Number n_t of target records at all sites together, as declared; at least 1.
+        n_target: Declared number n_t of target records at all sites, at least 1.
         epsilon: Privacy loss of one partition for one record, positive.
-        noises: Number m of independent noises summed, not always whole: of a secure sum it is little above 1.
+        noises: Number m of independent noises summed; fractional, little above 1, for a secure sum.
         signed: Whether signed counts are asked, whose noise has half the variance of a difference of two counts.
         most: Upper bound.
 
@@ -252,7 +253,7 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
 def fit_with_cell_posterior(
     features: Floats, observation: Observation, *, seed: int
 ) -> tuple[LabelModel, CellPosterior]:
-    """As `fit_label_model` of one observation, with its cells' posterior, which is large and predicts nothing."""
+    """Fit one observation as `fit_label_model`; also return its cells' posterior, which is large."""
     fit = _fit(features, [observation], seed)
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
@@ -320,7 +321,7 @@ def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _F
 def _stacked_tables(
     observations: Sequence[Observation], cells: UsedCells, averages: CellAverages
 ) -> tuple[MassPrior, SiteTable]:
-    """Of all used cells; each observation has a mass prior of its own, those of one query have a noise in common."""
+    """Mass priors and site tables of all used cells; each observation has its own mass prior."""
     priors = []
     for observation, span in zip(observations, cells.spans, strict=True):
         counts = cells.counts[span]
@@ -356,7 +357,7 @@ def _table(counts: Floats, prior: MassPrior, scale: float, noises: Noises, signe
 
 
 def seen_covariance(covariances: Covariances, kernel: Kernel) -> Floats:
-    """Prior covariance of the cells' means of f, as the target's records see them: a new float64 (U, U)."""
+    """Prior covariance of the cell means of f over the target's records: a new float64 (U, U)."""
     covariance, within = covariances.of(kernel)
     # The cell's own mean is estimated from its few source records.
     covariance[np.diag_indices_from(covariance)] += within / covariances.averages.counts + _JITTER
@@ -364,9 +365,9 @@ def seen_covariance(covariances: Covariances, kernel: Kernel) -> Floats:
 
 
 def _search_kernels(covariances: Covariances, log_sites: Floats) -> list[tuple[Kernel, FittedSites]]:
-    """Sites at amplitude 1 for all kernels; for the best two length-scales at others, as long as evidence grows.
+    """Fit all kernels at amplitude 1, then the best two length-scales at other amplitudes while evidence grows.
 
-    Each fit starts from the sites of the best so far, and is given up once it is hopelessly behind.
+    Each fit starts from the sites of the best so far, and stops early once its evidence is far too low.
     """
     tried: list[tuple[Kernel, FittedSites]] = []
 
@@ -435,9 +436,9 @@ def _posterior_mass(table: SiteTable, chosen: list[tuple[float, Kernel, NormalPo
 
 
 def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Floats) -> Floats:
-    """Target records that each source record stands for, float64 (n_s,): a mean over the observations.
+    """Number of target records per source record, float64 (n_s,): a weighted mean over the observations.
 
-    Their weights are the inverse variances of one count: of its noise, and one record of sampling.
+    Weights are the inverse variances of one count: its noise, plus one record of sampling.
     """
     precision = [1.0 / (1.0 + 0.5 * pair_variance(item.scale, item.noises)) for item in observations]
     per_record = mass / cells.source_counts
@@ -449,7 +450,7 @@ def _source_mass(observations: Sequence[Observation], cells: UsedCells, mass: Fl
 
 
 def _total(observations: Sequence[Observation]) -> float:
-    """Target records in all cells: a mean over the observations, weighted by the inverse variance of their noise."""
+    """Number of target records in all cells: a mean over observations, weighted by inverse noise variance."""
     precision = [1.0 / (len(item.counts) * 0.5 * pair_variance(item.scale, item.noises)) for item in observations]
     totals = [float(item.counts.sum()) for item in observations]
     mean = sum(weight / sum(precision) * total for weight, total in zip(precision, totals, strict=True))

@@ -22,14 +22,14 @@ from protocol.noise import DiscreteLaplace
 
 Floats = NDArray[np.float64]
 Noises = float | tuple[float, float]
-"""Number of noises in a count, at least 1; or, where they differ, in that of label 0 and in that of label 1."""
+"""Number of noises in a count, at least 1, or a pair of numbers for labels 0 and 1."""
 
 SMALLEST_SCALE = 0.05
-"""A smaller scale is taken as this one. It leaves all but 4e-9 of the noise at zero: exact counts need no case of their
-own, and impossible ones (negative, say) still have a likelihood."""
+"""Smallest scale in the likelihood. All but 4e-9 of its noise is zero, so exact counts need no special case, and
+impossible ones (such as negative ones) still have a likelihood."""
 _LARGEST_SCALE = 1000.0
-"""Above it a fractional law is that of this scale, stretched. Measured for 1.05 to 50 noises: the logarithms differ by
-2e-5 at 0 and by 1e-6 elsewhere."""
+"""Largest scale of a tabulated fractional law; above it, that law is stretched. Measured for 1.05 to 50 noises,
+logarithms differ by 2e-5 at 0 and by 1e-6 elsewhere."""
 _REST = 1e-17
 _MOST_TABLE = 10**6
 
@@ -40,7 +40,7 @@ def noise_law(scale: float) -> DiscreteLaplace:
 
 
 def noises_by_label(noises: Noises) -> tuple[float, float]:
-    """Number of noises in the counts of label 0 and of label 1: one number may stand for both."""
+    """Numbers of noises in the counts of labels 0 and 1; a single number stands for both."""
     return noises if isinstance(noises, tuple) else (noises, noises)
 
 
@@ -135,7 +135,7 @@ SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
 """The values of f, float64 (81,), on which site tables are given."""
 
 PROBIT = 2.0
-"""A record of latent g has P(label 1) = Phi(PROBIT g). Beyond g = -1 and 1 answers tell no more: P is .023, .977."""
+"""A record of latent g has P(label 1) = Phi(PROBIT g). Answers do not distinguish g beyond +-1: P is .023, .977."""
 
 _MASS_NODES = 24
 _MASS_DEVIATIONS = 4.0
@@ -156,7 +156,7 @@ class MassPrior:
     shape: Floats  # Gamma shape, float64 (K,), positive; the variance is `mean**2 / shape`
 
     def of(self, cells: NDArray[np.int64]) -> "MassPrior":
-        """Those of some cells."""
+        """Priors of the given cells."""
         return MassPrior(self.mean[cells], self.shape[cells])
 
 
@@ -289,15 +289,10 @@ def _regional_ratios(totals: Floats, expected: Floats, centres: Floats, variance
 
 
 def shrunken_ratios(observed: Floats, foreseen: Floats, variance: Floats) -> Floats:
-    """Ratios of noisy masses to foreseen ones, shrunk to 1 by what noise and sampling explain of their spread.
+    """Ratios of noisy masses to expected ones, shrunk to 1 by the share of their spread that is noise or sampling.
 
-    Args:
-        observed: Noisy numbers of target records of G regions, float64 (G,).
-        foreseen: The numbers that the source foretells, float64 (G,), non-negative.
-        variance: Of the noise in each, float64 (G,).
-
-    Returns:
-        float64 (G,), at least 0.05.
+    `observed` (G,) are noisy numbers of target records of G regions, `foreseen` (G,) those expected from the source
+    (non-negative), `variance` (G,) that of the noise. Returns float64 (G,), at least 0.05.
     """
     foreseen = np.maximum(foreseen, 1e-9)
     error = (np.maximum(observed, 1.0) + variance) / np.maximum(foreseen, 1.0) ** 2
@@ -328,7 +323,7 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
 
 
 def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
-    """Log density of counts (k,) at rates (k, m, f), as normal and no sharper than the nodes of f."""
+    """Normal log density of counts (k,) at rates (k, m, f), no narrower than the spacing of f's nodes."""
     variance = np.maximum(rates, 1.0) + noise_law(scale).variance(noises) + (rates / 64.0) ** 2
     values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
     return values

@@ -32,7 +32,7 @@ _LENGTH_SCALES = (0.5, 1.0, 2.0, 4.0)
 _LINEAR_WEIGHTS = (0.0, 0.5, 3.0)
 _AMPLITUDES = (0.03**2, 0.1**2, 0.3**2)
 _SPREADS = (0.02, 0.05, 0.1, 0.2, 0.35)
-"""Standard deviations of labels about the function, in shares of their range."""
+"""Candidate standard deviations of labels around the function, in shares of their range."""
 _GUESSES = 2
 _LEAST_LOG_WEIGHT = np.log(0.01)
 _JITTER = 1e-8
@@ -120,7 +120,7 @@ def fit_number_model(
 
 @dataclass(frozen=True)
 class _Fit:
-    """The posterior under one kernel: weight, posterior means of the cells, and (C + D)^-1 times the target."""
+    """The posterior under one kernel: weight, cells' posterior means, and (C + D)^-1 times the target."""
 
     kernel: Kernel
     spread: float
@@ -130,7 +130,7 @@ class _Fit:
 
 
 def _search(averages: CellAverages, mass: Floats, target: Floats, noise: Floats) -> list[_Fit]:
-    """Posteriors under every kernel and spread, weighted by their evidence; those of little weight are left out."""
+    """Posteriors under every kernel and spread, weighted by evidence, without those of little weight."""
     covariances = Covariances(averages)
     fits = []
     for length_scale, linear, amplitude in product(_LENGTH_SCALES, _LINEAR_WEIGHTS, _AMPLITUDES):
@@ -160,7 +160,7 @@ def _solve(matrix: Floats, target: Floats) -> tuple[float, Floats]:
 
 
 def _mixed_weights(averages: CellAverages, fits: list[_Fit]) -> dict[float, Floats]:
-    """See `NumberLabelModel`."""
+    """Weights of all fits, combined by kernel for `NumberLabelModel`."""
     mixed: dict[float, Floats] = {}
     for fit in fits:
         kernel = fit.kernel

@@ -1,12 +1,12 @@
-"""More than two classes: one label model a class, of that class against the rest, brought to a common scale.
+"""More than two classes: one label model per class, of that class against the rest, brought to a common scale.
 
-Of a cell's C counts, each with m noises, the model of class c sees two: its own, and the sum of the others with
-(C - 1) m noises. All C models see the same total, so they agree on the masses.
+With C counts per cell of m noises each, the model of class c uses two: its own count, and the sum of the others with (C
+- 1) m noises. All C models see the same total, so they agree on the masses.
 
-What each says apart, p_c, becomes p_c / (1 - p_c)^t, over the sum of these. With t = 1 that is how likely one model is
-right and all others are wrong, if they err independently; with t = 0 what they say is only scaled. Of ten classes each
-model sees little, and all of them together know more; of three, what one knows the others repeat. So t is told by how
-well held-out cells are foretold.
+The models' separate shares p_c are combined as p_c / (1 - p_c)^t, divided by their sum. With t = 1 this is the
+probability that one model is right and all others wrong if they err independently; with t = 0 it only rescales. With
+ten classes the models see little each and are nearly independent; with three they repeat each other. So t is estimated
+from how well it predicts held-out cells.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from learner_node.models.label_model.observations import Observation
 Floats = NDArray[np.float64]
 
 LEAST_PROBABILITY = 1e-3
-"""No class is ruled out, and none is certain, by a model that was fitted to that class alone."""
+"""Smallest and, from 1, largest share by a single class's model, so that none is certain or ruled out."""
 _EXCLUSIONS: Floats = np.linspace(0.0, 1.0, 21)
 
 
@@ -46,11 +46,10 @@ class ClassesLabelModel:
 
 
 def shares_together(apart: Floats, exclusion: float) -> Floats:
-    """Class probabilities, float64 (n, C), rows adding up to 1, from each class's against the rest; see the module.
+    """Combine each class's share against the rest into class probabilities, float64 (n, C), rows adding up to 1.
 
-    Args:
-        apart: P(class c) as its own model says it, float64 (n, C), in [0, 1].
-        exclusion: t, in [0, 1].
+    `apart` (n, C) has P(class c) by its own model, float64 in [0, 1]; `exclusion` is t, in [0, 1], as in the module's
+    text.
     """
     positive = relative(apart, exclusion)
     result: Floats = positive / positive.sum(axis=1, keepdims=True)
@@ -58,7 +57,7 @@ def shares_together(apart: Floats, exclusion: float) -> Floats:
 
 
 def relative(apart: Floats, exclusion: float) -> Floats:
-    """Odds p / (1 - p)^t of `shares_together`, not yet divided by their sum: float64 of p's shape, positive."""
+    """Unnormalised odds p / (1 - p)^t of `shares_together`: float64 of p's shape, positive."""
     sure = np.clip(apart, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
     result: Floats = sure / (1.0 - sure) ** exclusion
     return result
@@ -98,9 +97,9 @@ def fit_classes_label_model(
 
 
 def _exclusion(posteriors: tuple[CellPosterior, ...]) -> float:
-    """Posterior mean of t, uniform before, from how likely the shares that it makes of held-out ones make all answers.
+    """Posterior mean of t under a uniform prior, by the likelihood of all answers given combined held-out shares.
 
-    C answers of a cell share their total, so they count for C - 1.
+    The C answers of a cell share their total, so they count as C - 1.
     """
     held_out = np.column_stack([posterior.held_out_share() for posterior in posteriors])
     log_likelihood = np.array(

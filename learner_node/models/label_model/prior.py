@@ -1,13 +1,13 @@
-"""Label problems as they may be before any label is known, and what the label model would learn of them: for quotes.
+"""Problems drawn from a prior over labels, and the label model's fits to them in closed form: for quotes.
 
-No unlabelled record tells how common label 1 is, how much of the label the attributes explain, or how simply they do.
-The prior is spread over all three, so that real problems lie within it; what is known of the first two may be stated.
+Unlabelled records do not tell how common label 1 is, how much of it the attributes explain, or how simply they do. The
+prior is spread over all three, so that it covers real problems; knowledge of the first two may be stated.
 
 `Foresight` fits many problems at the price of one. The likelihood of a cell's noisy signed count is taken as normal,
-with a variance that depends on the noise and the cell's size, not on the answer. So one factorisation per kernel serves
-all problems (Rasmussen & Williams 2006, Eqs. 2.25 and 2.30). Kernels, their averaging by evidence and the cells'
-covariances are the label model's own; its amplitude is 1, and Poisson counts, expectation propagation and networks are
-left out.
+with a variance that depends on noise and cell size, not on the answer. So one factorisation per kernel serves all
+problems (Rasmussen & Williams 2006, Eqs. 2.25 and 2.30). Kernels, their averaging by evidence and the cells'
+covariances are those of the label model. Its amplitude is 1, and Poisson counts, expectation propagation and networks
+are left out.
 """
 
 from collections.abc import Sequence
@@ -44,14 +44,14 @@ Floats = NDArray[np.float64]
 Range = tuple[float, float]
 
 DIFFICULTIES = ("easy", "middling", "hard")
-"""Thirds of the problems: linear along the records' main axes, bent, and of many regions across all axes."""
+"""Names of the thirds of problems: linear along the main axes, curved, and many regions across all axes."""
 _PREVALENCE_SHAPES = (1.5, 1.5)
-"""Of the Beta law of the share of label 1; its 5 and 95 % points are .10 and .90."""
+"""Shapes of the Beta law of the share of label 1, whose 5 and 95 % points are .10 and .90."""
 _UNEXPLAINED_POWER = 3.0
-"""The unexplained share of the latent variance is the cube of an even draw; see `Belief`."""
+"""Power of a uniform draw that gives the unexplained share of the latent variance; see `Belief`."""
 _MOST_EXPLAINED = 0.9999
 _ALIGNMENTS = (4.0, 2.0, 1.0, 0.0)
-"""Powers of a principal component's variance, on top of its own, by which it counts; the simplest problem's first."""
+"""Extra powers of a principal component's variance that weight it, the simplest problem's first."""
 _LENGTH_SCALES = (4.0, 2.0, 1.0, 0.5, 0.25)
 _HALVINGS = 30
 _HALVINGS_OF_AUC = 12
@@ -61,9 +61,9 @@ _OWN_STREAM = 1_000_003
 
 @dataclass(frozen=True)
 class Belief:
-    """What is known of the labels before anything is asked; each is drawn evenly from its range.
+    """Prior knowledge of the labels; each quantity is drawn uniformly from its range.
 
-    Raises ConfigurationError: a range beyond what can be, or with its ends exchanged.
+    Raises ConfigurationError: an impossible or reversed range.
     """
 
     # share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2)
@@ -166,7 +166,7 @@ def _signals(rows: Floats, u: Floats, seed: int) -> Floats:
 
 
 def _aligned(rows: Floats, power: float) -> Floats:
-    """Principal components, each times its variance to the power of a half of `power`, brought to mean square 1."""
+    """Principal components times their variance to the power `power` / 2, scaled to mean square 1."""
     centred = rows - rows.mean(axis=0)
     variance, axes = np.linalg.eigh(centred.T @ centred / len(rows))
     turned: Floats = centred @ axes * np.maximum(variance, 0.0) ** (0.5 * power)
@@ -195,7 +195,7 @@ def _probability(signal: Floats, explained: Floats, prevalence: Floats) -> Float
 
 
 def _explained_of(signal: Floats, prevalence: Floats, auc: Floats) -> Floats:
-    """The explained shares whose best AUC is `auc`, or the nearest that the source allows, float64 (P,)."""
+    """Explained shares whose best AUC is `auc`, or the nearest possible on this source, float64 (P,)."""
     few = _thinned(signal)
     low, high = np.zeros(len(auc)), np.full(len(auc), _MOST_EXPLAINED)
     for _ in range(_HALVINGS_OF_AUC):
@@ -207,7 +207,7 @@ def _explained_of(signal: Floats, prevalence: Floats, auc: Floats) -> Floats:
 
 
 def _thinned(columns: Floats) -> Floats:
-    """Quantiles that stand for each column, float64 (at most 300, P): a tenth of the time, and as good here."""
+    """At most 300 quantiles of each column, float64 (<= 300, P), as a fast substitute for all values."""
     if len(columns) <= _QUANTILES:
         return columns
     places = ((np.arange(_QUANTILES) + 0.5) / _QUANTILES * len(columns)).astype(np.int64)

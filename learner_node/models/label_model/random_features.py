@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 LEVEL_SHARE = 0.09
-"""Prior variance of what f is everywhere, as a share of the amplitude, where no level of its own is given."""
+"""Default prior variance of the constant part of f, as a share of the amplitude."""
 _FREQUENCIES = 500
 _SPECTRUM_DEGREES = 5
 _BLOCK = 1024
@@ -28,7 +28,7 @@ _LARGEST_FEATURE = 1e3
 
 @dataclass(frozen=True)
 class Kernel:
-    """One setting of the prior covariance of f."""
+    """Parameters of one prior covariance of f."""
 
     length_scale: float  # In units of the typical distance sqrt(d), positive
     linear: float  # Weight of the linear part, non-negative
@@ -161,7 +161,7 @@ def average_over_cells(
 
 
 def _sample_of_cells(cells: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Which instances are averaged, (n_s,): a random sample of each cell."""
+    """Mask (n_s,) of the instances that are averaged: a random sample of each cell."""
     first = int(cells.min())
     counts = np.bincount(cells - first)
     most = max(_FEWEST_AVERAGED, _MOST_AVERAGED // len(counts))

@@ -57,15 +57,15 @@ MOST_LEAVES = 2**18
 MOST_SPAN = 2**17
 _CLASS_COST = 350
 _LEAF_ONCE = 5 * CALL_ONCE
-"""Drawing a node's split."""
+"""Work of drawing a node's split."""
 
 
 class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unknown_fields=True):
     """Counts by leaf and class of complete random trees (Jagannathan, Pillaipakkamnatt and Wright 2012).
 
-    Each record counts in every tree. With trees on disjoint blocks of records each tree could have the noise of all of
-    epsilon, but a T-th of the records: the noise of a vote is the same share of its counts, and the choice of the
-    block adds a variance of its own. So there are no blocks.
+    Each record counts in all T trees. With disjoint blocks of records instead, each tree could use the whole epsilon
+    but would have 1 / T of the records. A vote's noise would be the same share of its counts, and the blocks would add
+    variance.
     """
 
     width: Width  # coordinates of the feature map
@@ -76,42 +76,42 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
 
     @property
     def leaves(self) -> int:
-        """Leaves of one tree."""
+        """Number of leaves of one tree."""
         return 1 << self.depth
 
     @property
     def parts(self) -> int:
-        """One part for each tree."""
+        """Number of trees."""
         return self.trees
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What is wrong with the settings; "" if nothing."""
         return "" if self.trees * self.leaves <= MOST_LEAVES else f"at most {MOST_LEAVES} leaves of all trees together"
 
     def label_complaint(self, schema: Schema) -> str:
-        """The label that it needs, where the schema has another; "" where it fits."""
+        """Why the method does not fit the schema's label; "" if it does."""
         return "" if schema.classes else "a label of classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A record is in one leaf of each tree."""
+        """Largest L1 change: a record is in one leaf of each tree."""
         return most_records_per_unit * self.trees
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """In the same leaf of each tree it leaves one class and enters another."""
+        """Largest L1 change by a label, which moves the record between two classes in each tree."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """It leaves one leaf of each tree and enters another."""
+        """Largest L1 change by other attributes, which move the record between two leaves of each tree."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Check a body as `Method.check_body`."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Tables (leaves, classes), tree by tree."""
+        """How many numbers are released: tables (leaves, classes), tree by tree."""
         return self.trees * self.leaves * len(schema.classes)
 
     def partitions(self, body: Mapped) -> tuple[TreeLeaves, ...]:
@@ -119,7 +119,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         return random_trees(body.features, self.trees, self.depth, self.span, self.seed)
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """Work of fitting one model; it reads no tree, which may be large."""
+        """Work as `Method.work`, without reading the trees, which may be large."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")
         level = 300  # as `protocol.partitions.tree_leaves` states it

@@ -21,10 +21,10 @@ _ONCE = 100 * CALL_ONCE
 
 
 class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_unknown_fields=True):
-    """In each iteration a record adds its vector (x, constant) to the cluster whose centre is nearest to x.
+    """Each iteration adds a record's vector (x, constant) to the cluster whose centre is nearest to x.
 
-    Released are all iterations' noisy sums, (iterations, clusters, width + 1): the last column over the constant is the
-    cluster's number of records. The next centres are made of the noisy sums alone, see `next_centres`.
+    All iterations' noisy sums are released, (iterations, clusters, width + 1); the last column over the constant is the
+    cluster's number of records. The next centres depend on the noisy sums alone, see `next_centres`.
     """
 
     points: Points  # how a record becomes its vector; the constant is at least 1
@@ -33,7 +33,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
 
     @property
     def parts(self) -> int:
-        """One part for each iteration."""
+        """Number of iterations."""
         return self.iterations
 
     def complaint(self) -> str:
@@ -41,7 +41,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return "" if self.points.constant else "a constant of at least 1, by which records are counted"
 
     def label_complaint(self, schema: Schema) -> str:
-        """The method reads no label."""
+        """Always "": no label is read."""
         return ""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -49,11 +49,11 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return most_records_per_unit * self.iterations * self.points.most_sum
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """The method reads no label."""
+        """0: no label is read."""
         return 0
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """In each iteration it leaves one cluster and enters another."""
+        """Largest L1 change: in each iteration a record leaves one cluster and enters another."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
@@ -93,13 +93,10 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return centres
 
     def nearest(self, rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The cluster of each record, (n,); of equally near centres the first.
+        """The nearest cluster of each record, (n,), the first of equals.
 
-        The largest 2 x c - ||c||^2, a whole number below 2^53: exact in whatever order it is added.
-
-        Args:
-            rows: (n, width + 1) of `Points.rows`.
-            centres: (clusters, width) whole numbers.
+        It maximises 2 x c - ||c||^2, a whole number below 2^53, which is exact in any order of summation. `rows` are
+        (n, width + 1) of `Points.rows`; `centres` are (clusters, width) whole numbers.
         """
         scores = rows[:, :-1] @ (2.0 * centres.T) - np.sum(centres * centres, axis=1)
         nearest: NDArray[np.intp] = np.argmax(scores, axis=1)
@@ -118,7 +115,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
 
     @property
     def work_of_another_run(self) -> Work:
-        """Of a further run on points that are mapped: from the same centres, but by noise it soon has its own."""
+        """Work of another run on mapped points; it starts at the same centres, but has its own noise."""
         size = self.points.coordinates
         placing = self.clusters * (size + _CLUSTER_COST) + 40 * size + _ITERATION_COST
         return Work(self.iterations * placing, self.iterations * _ONCE)

@@ -38,7 +38,7 @@ from protocol.schema import Schema
 # exp(-||x - x'||^2 / 2). Frequencies are drawn from a planned seed and put on a grid, phases are whole numbers, and
 # cosines come from one table: a record's vector is the same to the last bit alone or among a million others.
 TABLE = 4096
-"""Cosines of one turn."""
+"""Number of tabulated cosines per turn."""
 QUARTER = TABLE // 4
 TURN = STEPS * STEPS
 """Steps of a phase in a turn: frequencies are whole steps of 2^-12 turns a unit, points of 2^-12 units."""
@@ -88,18 +88,18 @@ def feature_rows(points: NDArray[np.float64], seed: int, count: int, radius: int
 
 
 TOLERANCE = Fraction(1, 256)
-"""The gradient where the curator stops is no longer than this (L2), rounding errors of floats among it; a record's own
-is up to 1."""
+"""Largest L2 norm of the gradient at which the curator stops, rounding errors included; one record's gradient is at
+most 1."""
 MOST_FREQUENCIES = 511
 MOST_COORDINATES = 1024
 NEWTON_STEPS = 25
-"""So many steps are accounted for; most data sets take fewer than ten."""
+"""Number of steps in the stated work; most data sets take fewer than ten."""
 _ROW_COST = 120
 _LOSS_COST = 500
-"""Exponentials of one record in one step."""
+"""Work of one record's exponentials in one step."""
 _COSINE_COST = 200
 _FREQUENCY_ONCE = CALL_ONCE
-"""Drawing one coordinate of a frequency."""
+"""Work of drawing one coordinate of a frequency."""
 _ONCE = 200 * CALL_ONCE
 
 Steps = Annotated[int, msgspec.Meta(ge=16, le=2**20)]
@@ -107,10 +107,9 @@ Sharpness = Annotated[int, msgspec.Meta(ge=1, le=8)]
 
 
 class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the three linear classifiers have in common.
+    """Base of the three linear classifiers.
 
-    Released are whole numbers q, one a coordinate: w = q / (steps regulariser), and the score of a record is w.v /
-    radius.
+    Whole numbers q are released, one per coordinate: w = q / (steps regulariser), and a record's score is w.v / radius.
     """
 
     regulariser: Rational  # of the sum of losses, at least 1 (not of their mean)
@@ -120,27 +119,27 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def sharpness_of_loss(self) -> int:
-        """The sharpness k of the loss."""
+        """Sharpness k of the loss, as in the module's text."""
         return 1
 
     @property
     def coordinates(self) -> int:
-        """Coordinates of a record's vector."""
+        """Number of coordinates of a record's vector."""
         raise NotImplementedError
 
     @property
     def width_of_map(self) -> int:
-        """Coordinates of the feature map."""
+        """Number of coordinates of the feature map."""
         raise NotImplementedError
 
     @property
     def unit(self) -> int:
-        """Steps of a vector that are one unit."""
+        """Number of a vector's steps in one unit."""
         raise NotImplementedError
 
     @property
     def length_above(self) -> int:
-        """At least the length (L2) of every vector, in steps."""
+        """An upper bound on the length (L2) of every vector, in steps."""
         raise NotImplementedError
 
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -148,12 +147,12 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         raise NotImplementedError
 
     def weights(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Released numbers to w / radius: what a record's vector is multiplied with for its score."""
+        """Turn released numbers into w / radius, whose product with a record's vector is its score."""
         return numbers / (self.steps * float(self.regulariser.fraction) * self.unit)
 
     @property
     def parts(self) -> int:
-        """One part: all numbers at once."""
+        """1: all numbers form one part."""
         return 1
 
     def complaint(self) -> str:
@@ -179,15 +178,15 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self._moved(most_records_per_unit)
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """A label moves the gradient by |L'(m)| + |L'(-m)| vectors: 1 of the logistic loss, below 2 of the others."""
+        """Change by a label, which moves the gradient by at most 1 vector (logistic loss) or 2 (hinge)."""
         return self._moved((2 if self.margin else 1) * most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """What is removed and what is added move the gradient by c b each; the tolerance is there once."""
+        """Change of the numbers if c records' gradients of size b are removed and as many added."""
         return self._moved(2 * most_records_per_unit)
 
     def _moved(self, vectors: int) -> int:
-        """Where the gradient moves by at most so many vectors; see `sensitivity`."""
+        """Change of the numbers if the gradient moves by at most so many vectors; see `sensitivity`."""
         moved = vectors * Fraction(self.length_above, self.unit) + 2 * TOLERANCE
         return math.isqrt(math.floor(self.coordinates * (self.steps * moved) ** 2)) + self.coordinates
 

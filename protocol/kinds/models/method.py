@@ -24,7 +24,7 @@ _NORMAL = NormalDist()
 
 
 def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
-    """`count` words of 64 bits, by SHAKE-256 of the seed and of what they are for: (count,) uint64."""
+    """`count` pseudorandom 64-bit words from SHAKE-256 of seed and purpose: (count,) uint64."""
     head = b"expril/1 public randomness " + purpose.encode() + seed.to_bytes(4, "big")
     return np.frombuffer(hashlib.shake_256(head).digest(_BYTES * count), "<u8")
 
@@ -36,7 +36,7 @@ def normals(seed: int, purpose: str, count: int) -> NDArray[np.float64]:
 
 
 MOST_RADIUS = STEPS
-"""Squares of coordinates stay below 2^24, so that the sums of a block of records are exact in float64."""
+"""Largest radius: squares of coordinates stay below 2^24, so that a block's sums are exact in float64."""
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=MOST_WIDTH)]
 Radius = Annotated[int, msgspec.Meta(ge=1, le=MOST_RADIUS)]
@@ -57,7 +57,7 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def coordinates(self) -> int:
-        """Coordinates of a vector, the constant one among them."""
+        """Number of coordinates of a vector, including the constant."""
         return self.width + (self.constant > 0)
 
     @property
@@ -166,7 +166,7 @@ def check_map(features: FeatureMap, width: int, schema: Schema, field: str) -> N
 
 
 def wrong_body(body_type: type[Body], field: str) -> RemoteProtocolError:
-    """The refusal of a body that is another method's."""
+    """The refusal of another method's body."""
     return RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, f"a body of type {body_type.__struct_config__.tag!r}")
 
 
@@ -178,35 +178,35 @@ class Work(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to fit a model. All that its privacy depends on is planned; none of it hangs on a record."""
+    """A way to fit a model. Everything that its privacy depends on is planned and independent of records."""
 
     @property
     def parts(self) -> int:
-        """Parts of a release, each of which one unit moves by at most an equal share of the sensitivity."""
+        """Number of parts of a release; one unit moves each by at most an equal share of the sensitivity."""
 
     def complaint(self) -> str:
-        """What would have been accepted where the settings do not fit together; "" where they do."""
+        """What would be accepted instead if the settings are inconsistent; "" if they are consistent."""
 
     def label_complaint(self, schema: Schema) -> str:
-        """Which label it needs, where the schema's is another; "" where it fits."""
+        """The label that the method needs, if the schema's is another; "" if it fits."""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """Most that one privacy unit moves all exact numbers of one model, in L1; at least 1.
+        """Largest L1 change of one model's exact numbers by a privacy unit; at least 1.
 
-        This is the one place from which cost, scale and answer take it.
+        Cost, noise scale and answer all take it from here.
         """
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """The same where the unit stays, and nothing but its records' labels changes; 0 where no label is read."""
+        """Largest L1 change if only the labels of a unit's records change; 0 if no label is read."""
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """The same where the unit stays, and its records become any others."""
+        """Largest L1 change if a unit's records change arbitrarily."""
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit; reads no record."""
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases; `body` need not be checked but for its type."""
+        """How many numbers one model releases; only the type of `body` must be right."""
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """All its work, of a checked body."""
+        """Total work, for a checked body."""

@@ -35,12 +35,12 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
 
     @property
     def weight(self) -> int:
-        """What a record adds in each attribute."""
+        """What a record adds in each attribute: S^2."""
         return self.steps**2
 
     @property
     def parts(self) -> int:
-        """One part for each attribute."""
+        """Number of attributes."""
         return self.binned + self.moments
 
     def complaint(self) -> str:
@@ -77,7 +77,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
             attribute.check(schema, f"{field}.attributes[{index}]")
 
     def cells(self, body: Attributes, schema: Schema) -> tuple[int, ...]:
-        """Rows of each attribute's table."""
+        """Number of rows of each attribute's table."""
         return tuple(
             entry.cell_count(schema) if isinstance(entry, FeatureBins) else MOMENT_CELLS for entry in body.attributes
         )

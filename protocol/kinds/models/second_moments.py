@@ -46,7 +46,7 @@ class PrincipalComponents(
 
     @property
     def parts(self) -> int:
-        """One part: all numbers at once."""
+        """1: all numbers form one part."""
         return 1
 
     def complaint(self) -> str:
@@ -54,19 +54,19 @@ class PrincipalComponents(
         return ""
 
     def label_complaint(self, schema: Schema) -> str:
-        """The method reads no label."""
+        """Always "": no label is read."""
         return ""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A record adds the products of one vector, at most `Points.most_products` in all."""
+        """Largest L1 change, by `Points.most_products`."""
         return most_records_per_unit * self.points.most_products
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """The method reads no label."""
+        """0: no label is read."""
         return 0
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """Nothing less than a removal and an addition is proved."""
+        """Twice the sensitivity, as for a removal and an addition; nothing less is proved."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
@@ -96,7 +96,7 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
 
     @property
     def parts(self) -> int:
-        """One part: all numbers at once."""
+        """1: all numbers form one part."""
         return 1
 
     def complaint(self) -> str:
@@ -108,7 +108,7 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         return "" if schema.label_bounds is not None else "a numeric label"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """`Points.most_products`, |y| ||v||_1 and y^2."""
+        """Largest L1 change: `Points.most_products`, |y| ||v||_1 and y^2."""
         most = self.label_steps
         return most_records_per_unit * (self.points.most_products + most * self.points.most_sum + most**2)
 
@@ -122,7 +122,7 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         return most_records_per_unit * moved * (length + 2 * self.label_steps - moved)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """Nothing less than a removal and an addition is proved."""
+        """Twice the sensitivity, as for a removal and an addition; nothing less is proved."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:

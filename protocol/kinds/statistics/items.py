@@ -25,15 +25,11 @@ from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
 
 
 class Estimator(NamedTuple):
-    """What can be said of an estimator without a record.
+    """Public facts about an estimator.
 
-    Attributes:
-        about: what it estimates, in words.
-        fewest, most: attributes that it takes.
-        of_classes: whether it needs a label of two classes.
-        cost: of a record, in the unit of `protocol.limits`, beyond taking its attributes.
-        pair_cost: the same for each pair of attributes, itself and a constant among them.
-        pair_once: of a pair of attributes, whatever the number of records of a block.
+    `about` says in words what it estimates. It takes `fewest` to `most` attributes, and with `of_classes` needs a label
+    of two classes. Work in the unit of `protocol.limits`: `cost` per record beyond reading attributes; `pair_cost` per
+    record and pair of attributes (itself and a constant included); `pair_once` per pair and block.
     """
 
     about: str
@@ -45,11 +41,11 @@ class Estimator(NamedTuple):
     pair_once: int = 0
 
     def work(self, attributes: int) -> int:
-        """Of a record, for so many attributes."""
+        """Work per record for so many attributes."""
         return self.cost + self.pair_cost * (attributes + 1) ** 2
 
     def work_once(self, attributes: int) -> int:
-        """Of a block, for so many attributes."""
+        """Work per block for so many attributes."""
         return self.pair_once * (attributes + 1) ** 2
 
 
@@ -83,15 +79,15 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 MOST_CANDIDATES = 1000
-"""Partitions among which a selection chooses, whatever a curator allows."""
+"""Most partitions that a selection chooses from, under any curator's limits."""
 MOST_ATTRIBUTES = 20
-"""Of an estimate."""
+"""Most attributes of an estimate."""
 
 
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Equally spaced points, lower + (upper - lower) j / steps for j = 0 .. steps; it depends on no record.
+    """Equally spaced points, lower + (upper - lower) j / steps for j = 0 .. steps, independent of records.
 
-    A number stands for the nearest point; one outside moves to the nearer end.
+    A number is rounded to the nearest point, and clipped to the ends.
     """
 
     lower: float
@@ -111,23 +107,23 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def points(self) -> int:
-        """Their number, steps + 1."""
+        """Number of points, steps + 1."""
         return self.steps + 1
 
     def indices(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The nearest point of each number, (n,) in 0 .. steps: of that number alone, to the last bit. None is NaN."""
+        """Index of the nearest point of each number, (n,) in 0 .. steps, exact per number; no NaN allowed."""
         with np.errstate(over="ignore"):  # two ends may be so close that a quotient has no float: it is clipped
             shares = np.clip((values - self.lower) / (self.upper - self.lower), 0.0, 1.0)
         grid_indices: NDArray[np.int64] = np.rint(shares * self.steps).astype(np.int64)
         return grid_indices
 
     def value(self, index: float) -> float:
-        """A point, or what lies between two, in the unit of the ends."""
+        """Value of a point, or interpolated between two, in the unit of the ends."""
         return self.lower + (self.upper - self.lower) * index / self.steps
 
 
 class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_fields=True):
-    """The quantile of an attribute, or of a numeric label: records whose value is missing are left out."""
+    """The quantile of an attribute or a numeric label; records with a missing value are left out."""
 
     attribute: Name  # its name
     quantile: Rational  # a / (a + b) in (0, 1), a and b at most `MOST_WEIGHT`; 1/2 is the median
@@ -135,11 +131,11 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
 
     @property
     def sides(self) -> tuple[int, int]:
-        """(a, b) of a / (a + b), in lowest terms: what a record above and one below the quantile weigh."""
+        """(a, b) with quantile a / (a + b) in lowest terms: weights of a record above and below."""
         return self.quantile.numerator, self.quantile.denominator - self.quantile.numerator
 
     def check(self, method: Exponential | Smooth, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) if it breaks a rule."""
         _check_number(self.attribute, schema, f"{field}.attribute")
         self.grid.check(f"{field}.grid")
         above, below = self.sides
@@ -152,7 +148,7 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
 
 
 class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_fields=True):
-    """What an estimator says in each block of records; a block in which it says nothing counts as the grid's middle."""
+    """An estimator's value in each block of records; a block without one counts as the grid's middle."""
 
     estimator: Annotated[str, msgspec.Meta(max_length=100)]  # key of `ESTIMATORS`
     # of which; a record that lacks one of them is left out
@@ -161,11 +157,11 @@ class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_field
 
     @property
     def constant(self) -> int:
-        """Index that stands for a block that is empty, or has too few records for the estimator."""
+        """Index for a block that is empty or too small for the estimator."""
         return self.grid.steps // 2
 
     def check(self, method: Method, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) if it breaks a rule."""
         kind = ESTIMATORS.get(self.estimator)
         if kind is None:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.estimator", ", ".join(ESTIMATORS))
@@ -184,7 +180,7 @@ class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_field
 
 
 class Selection(msgspec.Struct, frozen=True, tag="selection", forbid_unknown_fields=True):
-    """Which of these partitions tell most of the class."""
+    """A question for the partitions that best predict the class."""
 
     # as many as are chosen, at least
     candidates: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_CANDIDATES)]
@@ -192,7 +188,7 @@ class Selection(msgspec.Struct, frozen=True, tag="selection", forbid_unknown_fie
     weights: Annotated[tuple[Weight, ...], msgspec.Meta(max_length=256)] = ()
 
     def check(self, method: Features, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) where it breaks a rule."""
+        """Raise RemoteProtocolError(BAD_QUERY or NOT_IN_PLAN) if it breaks a rule."""
         if not schema.classes:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, "a label of classes; this one is a number")
         if len(self.candidates) < method.chosen:
@@ -210,14 +206,14 @@ Item = Quantile | Estimate | Selection
 
 
 def item_for(method: Method) -> type[Item]:
-    """What a method is asked."""
+    """Type of the items that a method answers."""
     if isinstance(method, Features):
         return Selection
     return Quantile if isinstance(method, Exponential | Smooth) else Estimate
 
 
 def _check_number(name: str, schema: Schema, field: str) -> None:
-    """Raise RemoteProtocolError(BAD_QUERY) unless it is a numeric attribute, or the label where that is a number."""
+    """Raise RemoteProtocolError(BAD_QUERY) unless the name is a numeric attribute or numeric label."""
     attribute: Any = schema.find(name)
     is_label = name == schema.label and schema.label_bounds is not None
     if not is_label and (attribute is None or isinstance(attribute, CategoricalAttribute)):

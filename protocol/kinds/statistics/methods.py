@@ -23,11 +23,11 @@ from protocol.rationals import Rational
 # d |y|. Proofs: docs/statistics.md.
 Degrees = Literal[2, 4, 6]
 POLYNOMIALS: dict[int, tuple[int, ...]] = {2: (1, 1), 4: (2, 3, -1), 6: (8, 15, -10, 3)}
-"""Of each number of degrees: the common denominator, then the coefficients of t, t^3, t^5."""
+"""Degrees of freedom -> common denominator and coefficients of t, t^3, t^5."""
 
 
 def loss_of_shift(degrees: int, shift: Fraction) -> Fraction:
-    """Most change of the log-density under a shift, in units of the scale: (d + 1) / 2 times it.
+    """Largest change of the log-density under a shift in units of the scale: (d + 1) / 2 times the shift.
 
     The slope of (d + 1) / 2 log(1 + z^2) is (d + 1) z / (1 + z^2), and 2 |z| <= 1 + z^2.
     """
@@ -35,7 +35,7 @@ def loss_of_shift(degrees: int, shift: Fraction) -> Fraction:
 
 
 def loss_of_stretch(degrees: int, log_ratio: Fraction) -> Fraction:
-    """Most change of the log-density where scales differ by a factor of at most exp(`log_ratio`): d times it.
+    """Largest change of the log-density if scales differ by a factor of at most exp(`log_ratio`): d times `log_ratio`.
 
     The slope of y - (d + 1) / 2 log(1 + e^(2 y) z^2) in y lies between -d and 1.
     """
@@ -64,11 +64,11 @@ Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
 
 
 class _Method(msgspec.Struct, frozen=True, tag_field="name", forbid_unknown_fields=True, omit_defaults=True):
-    """What all methods have: the name by which limits allow them."""
+    """Base of all methods; limits allow a method by its name."""
 
     @property
     def name(self) -> str:
-        """On the wire."""
+        """Name on the wire."""
         return str(self.__struct_config__.tag)
 
 
@@ -80,30 +80,30 @@ class Exponential(_Method, frozen=True, tag="exponential"):
 
     @property
     def law(self) -> NoisyMax:
-        """Of the choice."""
+        """Law of the noisy choice."""
         return NoisyMax(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A score moves by at most W for each record, up or down."""
+        """Largest change of a score per unit, c W, up or down."""
         return most_records_per_unit * self.weight
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """2 c W / scale."""
+        """Cost 2 c W / scale of one statistic."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     @property
     def most_sides(self) -> int:
-        """Most that a + b of a quantile may be: in lowest terms a and b are alike only where both are 1."""
+        """Largest a + b of a quantile a / (a + b) in lowest terms; a = b only at 1."""
         return max(2, 2 * self.weight - 1)
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """A value that moves past a point changes its score by a + b: a record fewer on one side, more on the other."""
+        """Bound for a value that moves past a point, which changes the point's score by a + b."""
         moved = self.law.loss(unit.records * self.most_sides)
         return Odds(self.cost(unit.records), _if_number(moved, unit), moved)
 
     @property
     def precision(self) -> str:
-        """Of the rank of what is told."""
+        """Text on the rank error."""
         off = _unlikely(self.scale, self.most_sides)
         return f"at best, a value off by {off} records in rank is told at most 1/20 as often as the right one"
 
@@ -114,30 +114,30 @@ def decay_factor(beta: Fraction) -> Fraction:
 
 
 class Smooth(_Method, frozen=True, tag="smooth"):
-    """A quantile with noise scaled by its smooth sensitivity: pure, by the law of `tails`."""
+    """A quantile with noise scaled to its smooth sensitivity; pure epsilon by the heavy-tailed law of this module."""
 
     scale: Rational  # of the noise, in smooth sensitivities
     decay: Rational  # beta: smooth sensitivities of neighbours differ by a factor of at most e^beta
     degrees: Degrees = 4  # d, of freedom of the noise
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """(d + 1) / (2 scale) + d beta."""
+        """Cost (d + 1) / (2 scale) + d beta of one statistic."""
         shift = loss_of_shift(self.degrees, 1 / self.scale.fraction)
         return shift + loss_of_stretch(self.degrees, self.decay.fraction)
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """Nothing less than a removal and an addition is proved."""
+        """Twice the presence's bound, since nothing less is proved."""
         changed = 2 * self.cost(unit.records)
         return Odds(self.cost(unit.records), _if_number(changed, unit), changed)
 
     @property
     def precision(self) -> str:
-        """It hangs on the records."""
+        """Text: the precision depends on the records."""
         return _HIDDEN_WIDTH
 
 
 class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
-    """The sum of what an estimator says in each of k blocks, in whole steps, with discrete Laplace noise."""
+    """Sum over k blocks of an estimator's value, in whole steps, with discrete Laplace noise."""
 
     blocks: Blocks  # k
     steps: Steps  # R, of the range to which a block's value is clipped
@@ -145,7 +145,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
 
     @property
     def law(self) -> DiscreteLaplace:
-        """The law of the noise in the sum."""
+        """Law of the noise in the sum."""
         return DiscreteLaplace(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
@@ -153,52 +153,52 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         return self.steps
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """R / scale, whatever c is."""
+        """Cost R / scale of one statistic, for any c."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """A unit that stays moves one block or two, by whether the block hangs on what changes."""
+        """The bound of `_of_blocks`."""
         return _of_blocks(self.cost(unit.records), unit)
 
     @property
     def precision(self) -> str:
-        """Of the mean over all blocks."""
+        """Text on the precision of the mean over blocks."""
         share = Fraction(self.law.width(MISSES), self.steps * self.blocks)
         return f"the mean over {self.blocks} blocks right within {float(share):.2%} of the range in {OFTEN}"
 
 
 class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
-    """The median of what an estimator says in each of k blocks, by the exponential mechanism over a grid."""
+    """Median over k blocks of an estimator's value, by the exponential mechanism over a grid."""
 
     blocks: Blocks  # k
     scale: Rational  # of the exponential noise in each score
 
     @property
     def law(self) -> NoisyMax:
-        """Of the choice."""
+        """Law of the noisy choice."""
         return NoisyMax(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A unit moves one of k values: the number below a point changes by at most 1, k does not."""
+        """Largest change of a score: a unit moves one of k values, so the number below a point changes by 1."""
         return 1
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """2 / scale, whatever c is."""
+        """Cost 2 / scale of one statistic, for any c."""
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """As of `AggregateMean`."""
+        """The bound of `_of_blocks`."""
         return _of_blocks(self.cost(unit.records), unit)
 
     @property
     def precision(self) -> str:
-        """Of the rank of what is told."""
+        """Text on the rank error."""
         off = _unlikely(self.scale, 1)
         return f"a value off by {off} of {self.blocks} blocks in rank is told at most 1/20 as often as the right one"
 
 
 class Features(_Method, frozen=True, tag="features"):
-    """The partitions that tell most of the class, chosen one after the other."""
+    """The partitions that best predict the class, chosen one after the other."""
 
     chosen: Annotated[int, msgspec.Meta(ge=1, le=MOST_CHOSEN)]  # q, how many
     weight: Weight  # W, the largest weight of a class
@@ -206,24 +206,24 @@ class Features(_Method, frozen=True, tag="features"):
 
     @property
     def law(self) -> NoisyMax:
-        """Of each choice: a record that is added takes nothing from any score."""
+        """Law of each noisy choice; an added record lowers no score."""
         return NoisyMax(self.scale.fraction, one_way=True)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A record adds 0 to W to every score and takes nothing from any."""
+        """Largest increase of a score per unit; a record adds 0 to W to every score."""
         return most_records_per_unit * self.weight
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """Q c W / scale: all scores move the same way, so a choice costs half of what it else would."""
+        """Cost Q c W / scale: half of the usual cost of a choice, since all scores move the same way."""
         return self.chosen * self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """What is removed lowers scores and what is added raises them: no longer do all move the same way."""
+        """Bound for a change: removal lowers scores and addition raises them, so they no longer move the same way."""
         return Odds.twice(self.cost(unit.records))
 
     @property
     def precision(self) -> str:
-        """Of each choice."""
+        """Text on each choice's precision."""
         off = _unlikely(self.scale, 1)
         return (
             f"{self.chosen} chosen; one that is worth {off} records less than the best is at most 1/20 as likely as it"
@@ -231,20 +231,21 @@ class Features(_Method, frozen=True, tag="features"):
 
 
 def _if_number(exponent: Fraction, unit: PrivacyUnit) -> Fraction:
-    """Of a quantile of the label: there is none of a label of classes."""
+    """The exponent if the label is a number, else 0: a class label has no quantiles."""
     return exponent if unit.numeric else Fraction(0)
 
 
 def _of_blocks(presence: Fraction, unit: PrivacyUnit) -> Odds:
-    """A named unit is in one block, whatever its records say; without names a record's content says its block.
+    """Bound for statistics over blocks.
 
-    So a changed record without a name leaves one block and enters another, whichever part of it was changed.
+    A named unit is in one block whatever its records say. A record without a name is put into a block by its content,
+    so any change of it leaves one block and enters another.
     """
     return Odds(presence, presence, presence) if unit.name else Odds.twice(presence)
 
 
 def _unlikely(scale: Rational, step: int) -> int:
-    """How many steps of a score make a choice at most 1/20 as likely."""
+    """Number of score steps that make a choice at most 1/20 as likely."""
     return math.ceil(scale.fraction * Fraction(-math.log(MISSES)) / step)
 
 
@@ -252,7 +253,7 @@ _HIDDEN_WIDTH = "a value whose noise is as wide as one unit could move it, which
 
 
 LEAST_DECAY, MOST_DECAY = Fraction(1, 10_000), Fraction(10)
-"""Of beta: a smaller one would take long, and a larger one would smooth nothing."""
+"""Range of beta: smaller values take too long, larger ones smooth nothing."""
 
 Method = Exponential | Smooth | AggregateMean | AggregateMedian | Features
 METHODS: dict[str, type[Method]] = {
