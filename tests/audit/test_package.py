@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -36,9 +35,9 @@ from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan
 from protocol.rationals import Rational
 from run_forger import Forger, make_run
+from trees import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-ROOT = Path(__file__).resolve().parents[2]
 KEY = SigningKey.from_seed(bytes(32))
 FACTS = Facts(
     name="Demonstration",
@@ -352,16 +351,8 @@ def test_the_commands_write_and_check(run, tmp_path):
         text = text.replace(f'{name} = ""', f'{name} = "{value}"')
     facts.write_text(text)
     write_result(full_audit(), tmp_path / "audit.json", created="2026-11-22T15:00:00+00:00")
-    options = (
-        "--key",
-        tmp_path / "key.pem",
-        "--facts",
-        facts,
-        "--audit",
-        tmp_path / "audit.json",
-        "--out",
-        tmp_path / "claim",
-    )
+    options = ("--key", tmp_path / "key.pem", "--facts", facts, "--audit", tmp_path / "audit.json")
+    options += ("--out", tmp_path / "claim")
     told = json.loads(call("package", run, *options, "--json", code=0).stdout)
     assert told["epsilon"] == "13/3"  # the sum: nobody said that everybody is at one curator
     assert told["validated"] is False
@@ -376,15 +367,7 @@ def test_the_commands_write_and_check(run, tmp_path):
     assert "--key KEY.pem" in call("package", run, code=2).output
 
 
-OTHER_FACTS = Facts(
-    name="Demonstration",
-    intended_use="To show it.",
-    records="One image.",
-    region="USA",
-    publication_date="2026-11-22",
-    authors=("A",),
-    looked_before="nothing",
-)
+APART = msgspec.structs.replace(FACTS, one_curator_each=False)
 
 
 @pytest.fixture(scope="module")
@@ -474,8 +457,7 @@ def ledger_package(honest, tmp_path_factory):
 
 
 def write_claim(paths, out, result=None):
-    told = result or full_audit(), "then"
-    write_package(paths, out, key=KEY, facts=OTHER_FACTS, audit=told, schema=None, created="now")
+    write(paths, out, facts=APART, result=result)
     return out
 
 

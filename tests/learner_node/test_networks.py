@@ -115,17 +115,8 @@ def test_training_equals_autograd_and_torch_adamw(hidden):
     rng = np.random.default_rng(4)
     X, y, w = rng.normal(size=(50, 3)), rng.uniform(size=50), rng.gamma(1, 1, 50)
     epochs, batch_size, rate, decay = 5, 20, 3e-3, 0.1
-    mine = train_network(
-        X,
-        y,
-        hidden=hidden,
-        weights=w,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=rate,
-        weight_decay=decay,
-        seed=9,
-    )
+    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": rate, "weight_decay": decay}
+    mine = train_network(X, y, hidden=hidden, weights=w, seed=9, **options)
     generator = torch.Generator().manual_seed(9)
     twin = torch_twin(first_network(3, hidden, generator))
     optimiser = torch.optim.AdamW(twin.parameters(), lr=rate, weight_decay=decay)
@@ -157,17 +148,9 @@ def mixed_sets():
 
 
 def alone(training_set, options):
-    return train_network(
-        training_set.X,
-        training_set.y,
-        hidden=options.hidden,
-        weights=training_set.weights,
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        learning_rate=options.learning_rate,
-        weight_decay=options.weight_decay,
-        seed=training_set.seed,
-    )
+    names = ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay")
+    fields = {name: getattr(options, name) for name in names}
+    return train_network(training_set.X, training_set.y, weights=training_set.weights, seed=training_set.seed, **fields)
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (16, 1, 16), (32, 32)])

@@ -515,21 +515,20 @@ def test_masses_that_say_nothing_leave_the_prior():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("name", "value"),
     [
-        {"p": [1.0]},
-        {"p": [np.nan, 1.0]},
-        {"variances": 0.0},
-        {"variances": [1.0, np.inf]},
-        {"prior": 0.0},
-        {"prior": [1.0, -1.0, 1.0]},
+        ("p", [1.0]),
+        ("p", [np.nan, 1.0]),
+        ("variances", 0.0),
+        ("variances", [1.0, np.inf]),
+        ("prior", 0.0),
+        ("prior", [1.0, -1.0, 1.0]),
     ],
-    ids=str,
 )
-def test_what_is_no_problem_is_refused(wrong):
+def test_what_is_no_problem_is_refused(name, value):
     R = one_hot_bins(np.array([[0], [1], [1]]), 2)
     with pytest.raises(ValueError, match="must be finite"):
-        solve_tilt(R, **{"p": [1.0, 1.0], "variances": 1.0, "prior": 1.0} | wrong)
+        solve_tilt(R, **{"p": [1.0, 1.0], "variances": 1.0, "prior": 1.0} | {name: value})
 
 
 def test_weights_that_are_not_found_are_not_given(monkeypatch):

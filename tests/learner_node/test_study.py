@@ -2,6 +2,7 @@
 
 import copy
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
@@ -13,7 +14,6 @@ from learner_fakes import (
     LEARNER,
     NOW,
     NoNoise,
-    Scripted,
     account,
     federate,
     garbage_from,
@@ -33,7 +33,6 @@ from learner_node.strategies import STRATEGIES
 from learner_node.strategies.options import PaperOptions
 from learner_node.strategies.paper import PaperStrategy
 from learner_node.study.budget import Budget
-from learner_node.study.federation import Federation
 from learner_node.study.learn import learn
 from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError, Study
@@ -451,13 +450,7 @@ def test_a_refusal_cannot_print_to_the_learners_terminal():
 
 def test_an_unknown_learner_is_told_to_ask_for_its_key_to_be_added():
     curators = {"bern": open_curator("bern")}
-    stranger = Federation(
-        curators={"bern": curators["bern"].identity},
-        key=key("bob"),
-        carrier=Scripted(curators),
-        clock=lambda: NOW,
-        entropy=bytes,
-    )
+    stranger = replace(federate(curators), key=key("bob"))
     with pytest.raises(NoCuratorError, match=r"ask the curator's steward"):
         Study(stranger).read_cards()
 
@@ -470,13 +463,9 @@ def test_no_curator_sends_its_card():
 
 
 def test_when_the_last_curator_falls_silent_the_study_is_closed(curators):
+    scripts = {"basel": garbage_from(2), "bern": garbage_from(2), "chur": halts_at(curators["chur"], 2)}
     with pytest.raises(NoCuratorError, match="no curator answered every round"):
-        run(
-            federate(
-                curators,
-                {name: garbage_from(2) for name in ("basel", "bern")} | {"chur": halts_at(curators["chur"], 2)},
-            )
-        )
+        run(federate(curators, scripts))
     assert account(curators["chur"]).total_reserved == 0
     assert account(curators["chur"]).total_spent == Fraction(1, 10)
 
@@ -534,15 +523,8 @@ def test_receipts_are_kept_and_a_rolled_back_ledger_is_noticed(curators):
 def test_two_names_for_one_curator_are_refused():
     curator = open_curator("bern")
     federation = federate({"bern": curator})
-    twice = Federation(
-        curators={"bern": curator.identity, "berne": curator.identity},
-        key=federation.key,
-        carrier=federation.carrier,
-        clock=federation.clock,
-        entropy=federation.entropy,
-    )
     with pytest.raises(ConfigurationError, match="same public key"):
-        Study(twice)
+        Study(replace(federation, curators={"bern": curator.identity, "berne": curator.identity}))
 
 
 def test_a_federation_is_a_handle():

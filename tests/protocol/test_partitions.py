@@ -252,22 +252,11 @@ def test_the_largest_product_has_a_cell_for_each_pair_of_bins():
     assert body_refusal(encode(CountsBody((product,), None)))[0] == RefusalCode.OVER_LIMIT
 
 
-@pytest.mark.parametrize(
-    "edges",
-    [
-        (1.0, 0.0),
-        (0.0, 0.0),
-        (0.0, -0.0),
-        (0.0, STEP / 4),
-        (1.0, 1.0 + STEP / 2),
-        (math.nan,),
-        (0.0, math.nan, 1.0),
-        (math.inf,),
-        (-math.inf, 0.0),
-        (2.0**27 + 1,),
-        (-1e308, 1e308),
-    ],
-)
+UNLAWFUL = [(1.0, 0.0), (0.0, 0.0), (0.0, -0.0), (math.nan,), (math.inf,), (-math.inf, 0.0)]
+CLOSE_OR_FAR = [(0.0, STEP / 4), (1.0, 1.0 + STEP / 2), (2.0**27 + 1,), (-1e308, 1e308)]
+
+
+@pytest.mark.parametrize("edges", [*UNLAWFUL, *CLOSE_OR_FAR, (0.0, math.nan, 1.0)])
 def test_edges_on_the_grid_must_be_bounded_and_rise_by_a_step(edges):
     assert_bad(ScoreBins(NETWORK, edges), "here.edges")
     assert_bad(ProjectionBins.of(MAP, np.ones((2, 4)), ((), edges)), "here.edges[1]")
@@ -515,20 +504,7 @@ def entry(shape, start, stop, dtype="F32"):
 W, B = np.ones((1, 4), np.float32), np.ones(1, np.float32)
 
 
-@pytest.mark.parametrize(
-    "edges",
-    [
-        (1.0, 0.0),
-        (0.0, 0.0),
-        (0.0, -0.0),
-        (0.0, 1.0, 0.5),
-        (math.nan,),
-        (0.0, math.nan),
-        (math.nan, 0.0, 1.0),
-        (math.inf,),
-        (-math.inf, 0.0),
-    ],
-)
+@pytest.mark.parametrize("edges", [*UNLAWFUL, (0.0, 1.0, 0.5), (0.0, math.nan), (math.nan, 0.0, 1.0)])
 def test_edges_must_be_finite_and_rise(edges):
     assert_bad(FeatureBins("x", edges), "here.edges")
 

@@ -76,7 +76,7 @@ def queries(draw):
     )
     steps = draw(steps_) if kind.of_steps else 1
     planned = PlannedCounts(release=release, partitions=len(workload), scale=SCALE, steps=steps)
-    return schema, COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits())), planned
+    return schema, read_as(body, planned, schema), planned
 
 
 def held(rows, schema, *, most=1, cache_bytes=10**6):
@@ -290,6 +290,16 @@ def test_one_count_a_class_of_two_is_the_pair_of_the_constant():
 # refusals
 
 
+def read_as(body, planned, schema, **limits):
+    return COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits(**limits)))
+
+
+def refusal_of(body, planned, schema, **limits):
+    with pytest.raises(RemoteProtocolError) as caught:
+        read_as(body, planned, schema, **limits)
+    return caught.value
+
+
 def body_for(release, **changes):
     hypothesis = Constant(predicted=1) if RELEASE_KINDS[release].wants_hypothesis else None
     fields = {"partitions": (FeatureBins(attribute="age", edges=(30.0,)),), "hypothesis": hypothesis}
@@ -310,12 +320,11 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     }[label]
     body, planned, schema = body_for(release), planned_for(release), SCHEMAS[label]
     if release in lawful:
-        assert COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits())) == body
+        assert read_as(body, planned, schema) == body
         return
-    with pytest.raises(RemoteProtocolError) as caught:
-        COUNTS.read_body(encode(body), Turn(planned), KindTerms(schema, CountsLimits()))
-    assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, "plan.queries.release")
-    assert caught.value.limit.startswith(f"{release} needs ")
+    refusal = refusal_of(body, planned, schema)
+    assert (refusal.code, refusal.field) == (RefusalCode.BAD_QUERY, "plan.queries.release")
+    assert refusal.limit.startswith(f"{release} needs ")
 
 
 @pytest.mark.parametrize(
@@ -330,28 +339,22 @@ def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
 )
 def test_a_body_that_does_not_fit_its_kind_is_refused(release, changes, field):
     schema = SCHEMAS["classes" if release == "class_counts" else "number"]
-    with pytest.raises(RemoteProtocolError) as caught:
-        COUNTS.read_body(
-            encode(body_for(release, **changes)), Turn(planned_for(release)), KindTerms(schema, CountsLimits())
-        )
-    assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, field)
+    refusal = refusal_of(body_for(release, **changes), planned_for(release), schema)
+    assert (refusal.code, refusal.field) == (RefusalCode.BAD_QUERY, field)
 
 
 @pytest.mark.parametrize("most", [0, -1, MOST_SQUARED_ERROR + 1])
 def test_a_range_of_errors_outside_the_grid_is_malformed(most):
-    body = encode(body_for("squared_error", most_squared_error=most))
-    with pytest.raises(RemoteProtocolError) as caught:
-        COUNTS.read_body(body, Turn(planned_for("squared_error")), KindTerms(SCHEMAS["number"], CountsLimits()))
-    assert caught.value.code == RefusalCode.MALFORMED
+    body = body_for("squared_error", most_squared_error=most)
+    assert refusal_of(body, planned_for("squared_error"), SCHEMAS["number"]).code == RefusalCode.MALFORMED
 
 
 def test_more_numbers_a_cell_leave_fewer_cells():
     """A limit of cells is one of pairs: what is released, and held in memory, stays within it."""
-    body, planned = body_for("class_counts"), planned_for("class_counts")
-    assert COUNTS.read_body(encode(body), Turn(planned), KindTerms(SCHEMAS["classes"], CountsLimits(cells=6))) == body
-    with pytest.raises(RemoteProtocolError) as caught:
-        COUNTS.read_body(encode(body), Turn(planned), KindTerms(SCHEMAS["classes"], CountsLimits(cells=5)))
-    assert (caught.value.code, caught.value.limit) == (RefusalCode.OVER_LIMIT, "at most 2 cells of 4 numbers")
+    question = body_for("class_counts"), planned_for("class_counts"), SCHEMAS["classes"]
+    assert read_as(*question, cells=6) == question[0]
+    refusal = refusal_of(*question, cells=5)
+    assert (refusal.code, refusal.limit) == (RefusalCode.OVER_LIMIT, "at most 2 cells of 4 numbers")
 
 
 def test_a_curator_refuses_a_misfit_plan_alike_whatever_its_records_and_reserves_nothing():

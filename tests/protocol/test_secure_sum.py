@@ -480,6 +480,7 @@ def lists_of(value):
 
 
 RELAYS = lists_of(st.binary(min_size=1, max_size=200))
+NEIGHBOURS = st.lists(st.builds(Neighbour, INDEX, KEY32, KEY32), max_size=2).map(tuple)
 SHAPES = {
     AskKeys: (FREE, NONCE),
     RelayCards: (lists_of(CARD),),
@@ -491,23 +492,7 @@ SHAPES = {
     MaskedCounts: (FREE,),
     Agreement: (SIGNATURE,),
     Revealed: (RELAYS,),
-    State: (
-        INDEX,
-        INDEX,
-        KEY32,
-        KEY32,
-        INDEX,
-        KEY32,
-        KEY32,
-        KEY32,
-        CARD,
-        FREE,
-        INDICES,
-        st.lists(st.builds(Neighbour, INDEX, KEY32, KEY32), max_size=2).map(tuple),
-        RELAYS,
-        INDICES,
-        INDICES,
-    ),
+    State: (INDEX, INDEX, KEY32, KEY32, INDEX, *[KEY32] * 3, CARD, FREE, INDICES, NEIGHBOURS, RELAYS, INDICES, INDICES),
 }
 
 

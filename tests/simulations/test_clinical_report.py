@@ -214,18 +214,8 @@ def test_a_frequent_outcome_that_is_ranked_but_not_called_says_both():
 
 
 def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected():
-    told = Expected(
-        value=0.83,
-        low=0.8,
-        high=0.86,
-        beats_majority=0.0,
-        coverage=1.0,
-        auc=0.71,
-        auc_low=0.66,
-        auc_high=0.76,
-        ranks=1.0,
-        auc_coverage=1.0,
-    )
+    auc = {"auc": 0.71, "auc_low": 0.66, "auc_high": 0.76, "ranks": 1.0, "auc_coverage": 1.0}
+    told = Expected(value=0.83, low=0.8, high=0.86, beats_majority=0.0, coverage=1.0, **auc)
     shown = report(pooled(expected=told))
     text = Outline(build_page(shown)).text
     score = pooled()
