@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from at_length import at_length
+from at_length import also_at_length
 from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, ZeroNoise, dataset, frame_of, release_of, steward_file
 from curator_node.mechanisms import Stamp
 from curator_node.records.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.records.workloads import KEY_BYTES, WorkloadCache
 from generators import trees_over
-from oracles import AT_A_POINT, oracle_bin
+from oracles import AT_A_POINT, logit_at_a_point, oracle_bin
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
@@ -124,6 +124,7 @@ def test_every_registered_kind_is_drawn_here():
     assert PARTITIONS.keys() == PARTITION_KINDS.keys()
 
 
+@also_at_length(150)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rest=tables.filter(bool),
@@ -148,11 +149,7 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
     assert release.ratios == b""
 
 
-test_a_unit_moves_the_counts_by_no_more_than_is_charged_at_length = at_length(
-    test_a_unit_moves_the_counts_by_no_more_than_is_charged, 150
-)
-
-
+@also_at_length(100)
 @settings(max_examples=25, deadline=None)
 @given(rest=tables.filter(bool), new=records, query=queries())
 def test_a_record_moves_one_number_of_each_partition_by_one(rest, new, query):
@@ -163,11 +160,6 @@ def test_a_record_moves_one_number_of_each_partition_by_one(rest, new, query):
     ends = np.cumsum([columns * p.cell_count(SCHEMA) for p in body.partitions])[:-1]
     for block in np.split(present - without, ends):
         assert sorted(np.abs(block), reverse=True)[:2] in ([1, 0], [1])
-
-
-test_a_record_moves_one_number_of_each_partition_by_one_at_length = at_length(
-    test_a_record_moves_one_number_of_each_partition_by_one, 100
-)
 
 
 def test_the_bound_is_reached():
@@ -195,7 +187,7 @@ def slow_cell(partition, row):
         first, second = slow_cell(partition.first, row), slow_cell(partition.second, row)
         return first * (4 if partition.second.attribute == "sex" else len(partition.second.edges) + 2) + second
     if isinstance(partition, ScoreBins):
-        return oracle_bin(slow_logit(partition.hypothesis, row), partition.edges)
+        return oracle_bin(logit_at_a_point(partition.hypothesis, slow_point(row)), partition.edges)
     return AT_A_POINT[type(partition)](partition, slow_point(row))
 
 
@@ -208,24 +200,14 @@ def slow_point(row):
 
 
 def slow_prediction(hypothesis, row):
-    return bool(hypothesis.predicted) if isinstance(hypothesis, Constant) else slow_logit(hypothesis, row) > 0
+    return (
+        bool(hypothesis.predicted)
+        if isinstance(hypothesis, Constant)
+        else logit_at_a_point(hypothesis, slow_point(row)) > 0
+    )
 
 
-def slow_logit(hypothesis, row):
-    """Whole-number arithmetic of any size."""
-    layers = [(w.astype(float), b.astype(float)) for w, b in hypothesis._layers("")]
-    values = slow_point(row)
-    for index, (weight, bias) in enumerate(layers):
-        sums = [
-            sum(round(float(w) * 4096) * v for w, v in zip(line, values, strict=True)) + round(float(b) * 4096 * 4096)
-            for line, b in zip(weight, bias, strict=True)
-        ]
-        if index == len(layers) - 1:
-            return sums[0]
-        values = [min(max(round(Fraction(s, 4096)), 0), 256 * 4096) for s in sums]
-    raise AssertionError
-
-
+@also_at_length(150)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=tables.filter(bool), query=queries())
 def test_counts_are_those_of_a_slow_loop(rows, query):
@@ -251,9 +233,6 @@ def test_counts_are_those_of_a_slow_loop(rows, query):
     assert answered(again, body, planned)[0][0].tolist() == blocks
 
 
-test_counts_are_those_of_a_slow_loop_at_length = at_length(test_counts_are_those_of_a_slow_loop, 150)
-
-
 @pytest.mark.slow
 def test_many_partitions_are_counted_whatever_their_sizes():
     """Partitions of one cell never fill a joint group; ten thousand of them are still counted."""
@@ -267,6 +246,7 @@ def test_many_partitions_are_counted_whatever_their_sizes():
         assert len(correct) == sum(p.cell_count(SCHEMA) for p in workload)
 
 
+@also_at_length(80)
 @settings(max_examples=20, deadline=None)
 @given(table=tables.filter(bool), most=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
 def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
@@ -293,11 +273,6 @@ def test_kept_rows_of_a_unit_depend_on_that_unit_alone(table, most, shuffle):
         assert sum(f"('{unit}'" in r for r in whole) == min(most, sum(row[0] == unit for row in table))
 
 
-test_kept_rows_of_a_unit_depend_on_that_unit_alone_at_length = at_length(
-    test_kept_rows_of_a_unit_depend_on_that_unit_alone, 80
-)
-
-
 def test_the_choice_within_a_unit_is_keyed_and_not_by_position():
     rows = [("p1", float(age), 0.0, "f", "no") for age in range(40)]
     encoded = encode_frame(frame_of(rows), SCHEMA)
@@ -317,6 +292,7 @@ ODD = {
 }
 
 
+@also_at_length(25)
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("odd", ODD)
 @settings(max_examples=5, deadline=None)
@@ -339,11 +315,6 @@ def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query
     assert len(other.counts) == len(release.counts)
     assert len(other.ratios) == len(release.ratios)
     assert np.isfinite(np.frombuffer(other.ratios, "<f8")).all()
-
-
-test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind_at_length = at_length(
-    test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind, 25
-)
 
 
 def test_one_class_is_told_to_the_steward_only():

@@ -62,14 +62,11 @@ def curator(store, clock):
     return open_curator(store, rules=RULES, clock=clock)
 
 
-def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None):
+def decide(store, clock, study="", *, approve=True, seconds=1000, steward=None, rules=RULES):
     """The steward's word, by another process."""
     ledger = ledger_over(store)
-    proposal = (
-        find_proposal(waiting_proposals(ledger, RULES, clock()), study)
-        if study
-        else waiting_proposals(ledger, RULES, clock())[0]
-    )
+    proposals = waiting_proposals(ledger, rules, clock())
+    proposal = find_proposal(proposals, study) if study else proposals[0]
     cost, until = proposal.cost(QUERY_KINDS, steward or steward_file()), clock() + seconds
     ledger.decide_on(proposal.key, proposal.pending.request, clock(), approve=approve, cost=cost, until=until)
     return proposal
@@ -142,9 +139,7 @@ def test_a_declined_proposal_is_refused_for_good_and_another_may_come(curator, s
     ledger = ledger_over(store)
     request = next(iter(ledger.account.decisions))
     with pytest.raises(ConfigurationError, match="was declined"):
-        ledger.decide_on(
-            admission.StudyKey(b"x" * 32, b"y" * 16), request, NOW, approve=True, cost=Fraction(1), until=9
-        )
+        ledger.decide_on(StudyKey(b"x" * 32, b"y" * 16), request, NOW, approve=True, cost=Fraction(1), until=9)
 
 
 def test_a_policy_that_asks_nobody_any_more_still_keeps_to_a_no(curator, store, clock):
@@ -484,15 +479,7 @@ class Ward:
         return self.page(self.propose(study, purpose, 2))
 
     def accept(self, learner):
-        ledger = ledger_over(self.store)
-        proposals = waiting_proposals(ledger, self.rules, self.clock())
-        for pending in self.store.pending(self.clock()):
-            study = StudyKey(learner.session.key.public, learner.session.study)
-            until = self.clock() + 99
-            (cost,) = (
-                proposal.cost(QUERY_KINDS, steward_file()) for proposal in proposals if proposal.pending == pending
-            )
-            ledger.decide_on(study, pending.request, self.clock(), approve=True, cost=cost, until=until)
+        decide(self.store, self.clock, seconds=99, rules=self.rules)
         assert isinstance(learner.ask(), StudyAccepted)
         return learner
 

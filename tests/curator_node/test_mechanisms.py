@@ -141,7 +141,6 @@ def test_vectors_of_every_length_keep_their_order():
 @pytest.mark.slow
 def test_continuous_noise_of_paper_ratio_has_its_scale():
     """|X| / scale is Exponential(1): its sum over n draws is Gamma(n)."""
-    from scipy import stats
 
     def suspicious(draws, scale):
         return outside(stats.gamma(N), np.abs(draws).sum() / scale, FALSE_ALARM)

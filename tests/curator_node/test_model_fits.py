@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from at_length import at_length
+from at_length import also_at_length
 from curator_fakes import ZeroNoise
 from curator_node.answering import CuratorQuestion
 from curator_node.kinds import newton
@@ -76,6 +76,7 @@ def joined(records, times):
     return records.take(rows), rows
 
 
+@also_at_length(150)
 @pytest.mark.parametrize("name", SUMS)
 @QUICK
 @given(data=st.data())
@@ -93,14 +94,10 @@ def test_sums_add_up_record_by_record_and_each_moves_them_no_further_than_told(n
         assert np.abs(unit).sum() <= method.sensitivity(bound)
 
 
-test_sums_add_up_record_by_record_at_length = at_length(
-    test_sums_add_up_record_by_record_and_each_moves_them_no_further_than_told, 150
-)
-
-
 BOUNDS = st.integers(1, 3)
 
 
+@also_at_length(150)
 @pytest.mark.parametrize("name", LINEAR)
 @QUICK
 @given(data=st.data(), bound=BOUNDS, times=st.sampled_from([1, 7, 100]))
@@ -111,11 +108,6 @@ def test_a_unit_moves_a_minimiser_no_further_than_told(name, data, bound, times)
     more = EXACT[name](method, body, more_records, labels[rows])
     fewer = EXACT[name](method, body, more_records.take(without), labels[rows][without])
     assert np.abs(more - fewer).sum() <= method.sensitivity(bound)
-
-
-test_a_unit_moves_a_minimiser_no_further_than_told_at_length = at_length(
-    test_a_unit_moves_a_minimiser_no_further_than_told, 150
-)
 
 
 @QUICK

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_attacks import header, proposal, query
 
-from at_length import at_length
+from at_length import also_at_length
 from curator_fakes import (
     NOW,
     Clock,
@@ -471,6 +471,7 @@ def rules_of_walks(manual, **limits):
 WALKS = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
+@also_at_length(500)
 @WALKS
 @given(script=walks(ACTS.filter(lambda act: act[0] != "restart")), manual=st.booleans())
 def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_told(script, manual):
@@ -478,6 +479,7 @@ def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_
     assert walked(rules, script, attacked=True) == walked(rules, script, attacked=False)
 
 
+@also_at_length(500)
 @WALKS
 @given(script=walks(ACTS), manual=st.booleans())
 def test_after_a_restart_a_learner_within_its_limits_is_told_the_same(script, manual):
@@ -485,10 +487,6 @@ def test_after_a_restart_a_learner_within_its_limits_is_told_the_same(script, ma
     limits = dict.fromkeys(("requests_per_day", "refusals_per_day", "refusals_per_study"), len(script))
     rules = rules_of_walks(manual, open_studies=2, **limits)
     assert walked(rules, script, attacked=True) == walked(rules, script, attacked=False)
-
-
-test_walks_at_length = at_length(test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_told, 500)
-test_walks_with_restarts_at_length = at_length(test_after_a_restart_a_learner_within_its_limits_is_told_the_same, 500)
 
 
 def word(ledger, rules, clock, *, approve=True):

@@ -21,7 +21,7 @@ from test_enrolled import enrolled, rules
 from test_ledger import CURATOR, spend
 from test_ledger_chain import grown, halted_for, receipt_of
 
-from at_length import at_length
+from at_length import also_at_length
 from command_line import run
 from curator_fakes import (
     MARKS,
@@ -346,6 +346,7 @@ def test_coprime_scales_stop_no_restore_and_no_command(tmp_path):
     assert not found.findings
 
 
+@also_at_length(60)
 @settings(max_examples=3)
 @given(start=st.integers(2**30, 2**32 - 2**17), count=st.integers(20, 60), lost=st.integers(1, 20))
 def test_no_denominator_makes_an_amount_that_cannot_be_entered(start, count, lost):
@@ -366,9 +367,6 @@ def test_no_denominator_makes_an_amount_that_cannot_be_entered(start, count, los
     again.resume(1)
     assert again.account.total_spent >= ledger.account.total_spent
     assert audited(store).total == load(store).total_spent
-
-
-test_no_denominator_at_length = at_length(test_no_denominator_makes_an_amount_that_cannot_be_entered, 60)
 
 
 # --- Attacks on what a ledger remembers of lost branches: failing stores and disks, and receipts in any order.

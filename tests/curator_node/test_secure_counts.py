@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from at_length import at_length
+from at_length import also_at_length
 from command_line import run
 from curator_fakes import (
     NOW,
@@ -699,6 +699,7 @@ class Relay:
         return OpenSum(chosen, tuple(signed))
 
 
+@also_at_length(200)
 @settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, min_size=10, max_size=60), end=st.sampled_from(LARGE))
 def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(steps, end):
@@ -724,11 +725,6 @@ def test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice(step
     threshold = (SITES + 1) // 2 + 1
     for dealer in range(SITES):
         assert min(revealed[dealer, True], revealed[dealer, False]) < threshold, "both masks of a site were opened"
-
-
-test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice_at_length = at_length(
-    test_whatever_is_relayed_no_site_is_opened_and_nothing_is_charged_twice, 200
-)
 
 
 # --- With whom a curator sums: its policy, what its steward is told, and pooled charges in words.

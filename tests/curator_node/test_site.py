@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from fractions import Fraction
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import run
 from curator_fakes import (
     ROWS,
     Clock,
@@ -37,7 +40,7 @@ from curator_node.daemon.settings import DAEMON, DaemonSettings
 from curator_node.key_files import write_key
 from curator_node.ledger import memory_ledger
 from curator_node.ledger.checks import check
-from curator_node.ledger.places import create_ledger_file
+from curator_node.ledger.places import create_ledger_file, read_store
 from curator_node.policy import read_policy
 from curator_node.records.files import read_records
 from curator_node.site import (
@@ -419,9 +422,6 @@ def test_records_beyond_a_unit_s_bound_do_not_count():
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=8))
 def test_a_name_is_drawn_once_for_each_digest(digests):
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "curator.data"
         first = {record_digest: version_of_data(path, record_digest) for record_digest in digests}
@@ -506,8 +506,6 @@ def test_the_digest_is_nowhere_but_in_the_local_file(folder, caplog):
 
 
 def test_a_steward_sees_the_names(folder):
-    from command_line import run
-
     names = entered(folder)
     ledger = json.loads(run("ledger", "show", folder / "curator.ledger", "--json").stdout)
     assert [snapshot["version"] for snapshot in ledger["data"]] == names
@@ -523,8 +521,6 @@ def test_a_copied_folder_knows_the_names_and_a_ledger_without_any_is_in_order(fo
     assert not (folder / DATA).exists()
     other = tmp_path / "other"
     create_site(other, policy=toml(RULES), schema=toml(DECLARED), records=frame_of(ROWS), clock=Clock())
-    from curator_node.ledger.places import read_store
-
     with read_store(other / "curator.ledger") as store:
         assert check(store).findings == ()
         assert check(store).account.data == []

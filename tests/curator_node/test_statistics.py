@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from at_length import at_length
+from at_length import also_at_length
 from curator_fakes import UNIT_KEY, Learner, ZeroNoise, dataset, open_curator, policy, release_of
 from curator_node.kinds.statistic import class_scores
 from curator_node.kinds.statistics import quantiles
@@ -102,6 +102,7 @@ EVERY = (
 )
 
 
+@also_at_length(100)
 @settings(max_examples=30, deadline=None)
 @given(ROWS, st.sampled_from(EVERY))
 def test_no_records_make_an_answer_fail_or_warn(rows, case):
@@ -113,9 +114,7 @@ def test_no_records_make_an_answer_fail_or_warn(rows, case):
     assert answer.numbers.shape == (1, 2, 2 if isinstance(item, Selection) else 1)
 
 
-test_no_records_make_an_answer_fail_or_warn_at_length = at_length(test_no_records_make_an_answer_fail_or_warn, 100)
-
-
+@also_at_length(100)
 @settings(max_examples=30, deadline=None)
 @given(ROWS, st.integers(1, 5), st.sampled_from(sorted(ESTIMATORS)))
 def test_a_unit_changes_the_value_of_one_block_at_most(rows, count, name):
@@ -129,11 +128,7 @@ def test_a_unit_changes_the_value_of_one_block_at_most(rows, count, name):
         assert np.count_nonzero(one != two) <= 1
 
 
-test_a_unit_changes_the_value_of_one_block_at_most_at_length = at_length(
-    test_a_unit_changes_the_value_of_one_block_at_most, 100
-)
-
-
+@also_at_length(100)
 @settings(max_examples=35, deadline=None)
 @given(ROWS, st.sampled_from([(), (1, 3), (2, 2)]))
 def test_a_unit_moves_all_scores_of_candidates_one_way(rows, weights):
@@ -144,11 +139,6 @@ def test_a_unit_moves_all_scores_of_candidates_one_way(rows, weights):
         moved = class_scores(held(rows), item) - class_scores(held(rest), item)
         assert moved.min() >= 0
         assert moved.max() <= method.sensitivity(STEWARD.most_records_per_unit)
-
-
-test_a_unit_moves_all_scores_of_candidates_one_way_at_length = at_length(
-    test_a_unit_moves_all_scores_of_candidates_one_way, 100
-)
 
 
 def block_of(x, z, y):
@@ -394,6 +384,7 @@ METHODS = st.builds(
 )
 
 
+@also_at_length(100)
 @settings(max_examples=30, deadline=None)
 @given(UNITS.flatmap(lambda c: st.tuples(st.just(c), counts_and_unit(c))), SIDES, METHODS)
 def test_no_point_tells_more_than_the_cost(case, sides, method):
@@ -402,9 +393,6 @@ def test_no_point_tells_more_than_the_cost(case, sides, method):
     one, two = (law_of(counts, sides, method, most) for counts in pair)
     seen = np.minimum(one, two) > 1e-9
     assert np.abs(np.log(one[seen] / two[seen])).max(initial=0.0) <= float(method.cost(most)) + 1e-5
-
-
-test_no_point_tells_more_than_the_cost_at_length = at_length(test_no_point_tells_more_than_the_cost, 100)
 
 
 @pytest.mark.parametrize("degrees", sorted(POLYNOMIALS))
@@ -464,6 +452,7 @@ def rows_of(drawn):
     return tuple((unit, float(age), 0.0, "f", "no") for unit, age in drawn)
 
 
+@also_at_length(100)
 @settings(max_examples=40, deadline=None)
 @given(AGES, st.integers(1, 7))
 def test_removing_a_unit_moves_no_other_record(drawn, count):
@@ -475,9 +464,6 @@ def test_removing_a_unit_moves_no_other_record(drawn, count):
     if stay:
         rest = dataset(tuple(rows[place] for place in stay), most=20, unit=True).blocks(count, b"a")
         assert whole[stay].tolist() == rest.tolist()
-
-
-test_removing_a_unit_moves_no_other_record_at_length = at_length(test_removing_a_unit_moves_no_other_record, 100)
 
 
 @pytest.mark.parametrize("name", ["", "patient"])

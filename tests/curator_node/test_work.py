@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from at_length import at_length
+from at_length import also_at_length
 from curator_fakes import ATTRIBUTES, ROWS, ZeroNoise, numbers, open_curator, opened, plan_of, release_of
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records import workloads
@@ -119,6 +119,7 @@ def schema_of(body, release):
     return base
 
 
+@also_at_length(100)
 @given(st.data())
 @settings(deadline=None, max_examples=25)
 def test_more_to_do_is_more_work(data):
@@ -131,9 +132,6 @@ def test_more_to_do_is_more_work(data):
     assert of_one < COUNTS.work(Question(planned(), smaller, schema), size + 1)
     assert of_one < COUNTS.work(Question(planned(scale="1/30"), smaller, schema), size)
     assert of_one < COUNTS.work(Question(planned("error_correct"), CountsBody((first,), Constant(1)), schema), size)
-
-
-test_more_to_do_is_more_work_at_length = at_length(test_more_to_do_is_more_work, 100)
 
 
 def test_an_undeclared_size_stands_for_a_million_records():

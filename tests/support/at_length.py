@@ -17,6 +17,16 @@ def at_length(test, examples):
     return longer
 
 
+def also_at_length(examples):
+    """Decorates a property: beside it its module gets `NAME_at_length`, a slow test over as many examples."""
+
+    def add(test):
+        test.hypothesis.inner_test.__globals__[f"{test.__name__}_at_length"] = at_length(test, examples)
+        return test
+
+    return add
+
+
 def walks_at_length(machine, **limits):
     """The same state machine as a slow test: more walks, or longer ones."""
     long = settings(deadline=None, suppress_health_check=list(HealthCheck), **limits)

@@ -33,15 +33,19 @@ def oracle_point(features, records, row):
     return point
 
 
-def oracle_logit(network, records, row):
-    """The logit of one record, in steps of 2^-24."""
-    values = oracle_point(network.features, records, row)
+def logit_at_a_point(network, values):
+    """The logit of a point of grid steps, in steps of 2^-24."""
     for weight, bias in network._layers("weights"):
         rows = [[round(Fraction(float(w)) * STEPS) for w in line] for line in weight]
         starts = [round(Fraction(float(b)) * STEPS**2) for b in bias]
         sums = [s + sum(w * v for w, v in zip(r, values, strict=True)) for r, s in zip(rows, starts, strict=True)]
         values = [min(max(round(Fraction(s, STEPS)), 0), int(MOST_ACTIVATION) * STEPS) for s in sums]
     return sums[0]
+
+
+def oracle_logit(network, records, row):
+    """The logit of one record, in steps of 2^-24."""
+    return logit_at_a_point(network, oracle_point(network.features, records, row))
 
 
 def oracle_bin(steps, edges):
