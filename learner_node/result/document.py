@@ -26,7 +26,7 @@ Interval = Sequence[float]
 
 
 class Measure(NamedTuple):
-    """A row of intervals within [0, 1]: name, note, colour, values and ends."""
+    """Values within [0, 1] with intervals, drawn in one row: name, note, colour, values and ends."""
 
     name: str
     note: str

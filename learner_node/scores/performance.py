@@ -114,9 +114,9 @@ class Performance:
 
     @cached_property
     def roc(self) -> Floats:
-        """The ROC curve: rows of false and true positive rate from (0, 0) to (1, 1), neither ever falling, (k + 1, 2).
+        """The ROC curve, (k + 1, 2): false and true positive rates, both non-decreasing, from (0, 0) to (1, 1).
 
-        Posterior medians at the edges between bins; between them draw straight lines.
+        Rows are posterior medians at the edges between bins; the curve between them is linear.
         """
         inner = [(1.0 - point.specificity.value, point.sensitivity.value) for point in reversed(self.points)]
         return np.array([(0.0, 0.0), *inner, (1.0, 1.0)])
@@ -243,7 +243,7 @@ def calibration_table(performance: Performance) -> list[str]:
 
 
 def as_frame(rows: Sequence[dict[str, float | str]]) -> "pl.DataFrame":
-    """Rows as a data frame."""
+    """Turn rows into a data frame."""
     import polars as pl  # noqa: PLC0415
 
     return pl.DataFrame(rows, infer_schema_length=None)

@@ -51,9 +51,9 @@ SINGLE_SHARE = Fraction(1, 10)
 HALF_WIDTH_WANTED, HALF_WIDTH_TOLD = 0.1, 0.5
 """Half-widths of R^2's interval at R^2 = 1/2: the one to reach, and the one beyond which the question is not asked."""
 INTERVAL = 2.12
-"""Half a 95 % interval in standard deviations of Laplace noise, ln(20) / sqrt(2); of sums of it, it is less."""
+"""Half-width of a 95 % interval in standard deviations of Laplace noise, ln(20) / sqrt(2); an upper bound for sums."""
 UNEXPLAINED = 4000
-"""Values of 1 - R^2, from 0 to 2, at which the interval is tested."""
+"""Number of values of 1 - R^2, evenly from 0 to 2, at which the interval is tested."""
 
 Floats = NDArray[np.float64]
 
@@ -208,7 +208,7 @@ class _Mean:
         return cls(share, varied + design * share * (1.0 - share) / total)
 
     def interval(self, unit: float) -> tuple[float, float, float]:
-        """Value and interval ends, times `unit`, the size of the range."""
+        """Value and 95 % interval ends in the unit of the amounts, of which the range holds `unit`."""
         reach = INTERVAL * float(np.sqrt(self.variance))
         ends = (self.share, max(self.share - reach, 0.0), min(self.share + reach, 1.0))
         value, low, high = (end * unit for end in ends)

@@ -117,7 +117,7 @@ class HoldoutBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer."""
+    """A curator's answer to one question."""
 
     instance: Turns  # the running one, from 1; it follows from the answers before
     counts: tuple[Count, Count] | None  # noisy (errors, correct), which end the instance; None is "close"

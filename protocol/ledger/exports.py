@@ -57,10 +57,10 @@ class ReadBlock(NamedTuple):
 
 
 def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The bytes of an export.
+    """Encode an export.
 
-    `pairs`: all entries with their signatures, in order; `replies`: (digest of a request, or `state_key`; SHA-256 of
-    what is stored under it), in any order.
+    `pairs` are all entries with their signatures, in order. `replies` are pairs (digest of a request, or `state_key`;
+    SHA-256 of what is stored under it), in any order.
     """
     rest = iter(pairs)
     blocks = []

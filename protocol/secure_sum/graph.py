@@ -168,7 +168,8 @@ def _local_bound(word: int, size: int, colluders: int) -> tuple[int, int]:
 def _opens(word: int, size: int, dropouts: int, local: int) -> bool:
     """Whether, with `dropouts` gone, all secrets stay recoverable except with probability 2^-20.
 
-    A participant's secrets are if at least local + 2 more of its neighbours stayed than left.
+    A participant's secrets are recoverable if the neighbours that stayed outnumber those that left by at least local +
+    2.
     """
     if (size - 1 - 2 * dropouts) * word < (local + 2) * WORD:
         return False

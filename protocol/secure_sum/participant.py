@@ -263,7 +263,10 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 def check_opening(
     group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
 ) -> None:
-    """Raise BAD_QUERY unless it and at least n - u of all n signed, with enough holders of each survivor."""
+    """Raise BAD_QUERY unless enough participants signed the survivor list.
+
+    This participant and at least n - u of all n must have signed, with enough holders of each survivor among them.
+    """
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:
         raise _broken("survivors", "the list that this curator signed, and no other")

@@ -154,7 +154,7 @@ def _decoded(values: Mapping[int, int], threshold: int) -> list[int] | None:
 def _through(values: Iterable[tuple[int, int]]) -> list[int]:
     """The polynomial of least degree through (point, value) pairs, by Newton's interpolation.
 
-    Like every polynomial below: numbers below P, lowest power first, the last one not 0.
+    All polynomials below are lists of numbers below P, lowest power first, whose last entry is not 0.
     """
     polynomial: list[int] = []
     rooted = [1]

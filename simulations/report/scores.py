@@ -129,7 +129,7 @@ def _expected(name: str, low: str, high: str) -> Callable[[Score], str]:
 
 
 def filled(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> list[Column[Any]]:
-    """The first column, and those in which some row is not empty."""
+    """The first column, and every other column that is not empty in all rows."""
     return [column for column in columns if column is columns[0] or any(column.text(row).text != NONE for row in rows)]
 
 

@@ -245,7 +245,7 @@ def _of_blocks(presence: Fraction, unit: PrivacyUnit) -> Odds:
 
 
 def _unlikely(scale: Rational, step: int) -> int:
-    """Number of score steps that make a choice at most 1/20 as likely."""
+    """How many steps worse a score must be for its choice to be at most 1/20 as likely as the best one."""
     return math.ceil(scale.fraction * Fraction(-math.log(MISSES)) / step)
 
 
