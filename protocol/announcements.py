@@ -23,7 +23,7 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class Notice:
-    """What a purpose announces."""
+    """The announcement in a purpose."""
 
     most: Fraction | None = None  # the largest epsilon of the validation that will follow; None if none is announced
     study: bytes = NO_STUDY  # this curator's study whose model is validated; `NO_STUDY` if none is named

@@ -68,23 +68,18 @@ class QueryKind(ABC):
     defaults of the others are safe.
     """
 
-    name: ClassVar[str]
-    """On the wire."""
+    name: ClassVar[str]  # on the wire
     relation: ClassVar[str] = "add or remove one privacy unit"
     """The neighbouring relation under which its costs are pure epsilons."""
     reveals: ClassVar[str] = "what its questions ask for"
     """What its answers say about the records, for a steward, such as "how many records fall into groups"."""
-    planned: ClassVar[type[Planned]]
-    """Type of its planned query, a `Planned` whose tag is `name`."""
-    limits: ClassVar[type[msgspec.Struct]]
-    """Type of its limits, a struct of which every field has a default."""
+    planned: ClassVar[type[Planned]]  # type of its planned query, a `Planned` whose tag is `name`
+    limits: ClassVar[type[msgspec.Struct]]  # type of its limits, a struct of which every field has a default
     charged_turn: ClassVar[int] = 0
     """Number of the first turn that releases anything that depends on a record: it costs all, unless `charge` is
     overridden."""
-    state_bytes: ClassVar[int] = 0
-    """Most bytes that its answerer keeps of a study between turns; 0: it keeps nothing."""
-    by_default: ClassVar[bool] = False
-    """Whether a policy that names no kind allows it."""
+    state_bytes: ClassVar[int] = 0  # most bytes that its answerer keeps of a study between turns; 0: it keeps nothing
+    by_default: ClassVar[bool] = False  # whether a policy that names no kind allows it
 
     def check_planned(self, planned: Any) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if a query breaks a rule."""

@@ -88,7 +88,7 @@ def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
 
 
 def written_exactly(value: Fraction | str) -> str:
-    """As `written`, but never rounded or grouped, so that a copy means the same number: 0.3, 29/15, 12800."""
+    """Write a rational like `written`, but never rounded or grouped, so that a copy is exact: 0.3, 29/15, 12800."""
     value = Fraction(value)
     return _typed(value, places=9) or str(value)
 

@@ -43,7 +43,7 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 
 
 def read(data: bytes, question: Question) -> CountsAnswer:
-    """As `counts` is read; RemoteProtocolError, too, for a ratio that is no number."""
+    """Read an answer to `counts`. Raises RemoteProtocolError also for a ratio that is not a number."""
     planned, body, schema = question.turn.planned, question.body, question.schema
     if planned.release != PAPER_RATIO:
         return READERS[PRINTED_COUNTS.name].read(data, question)  # type: ignore[no-any-return]

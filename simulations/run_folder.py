@@ -30,7 +30,7 @@ _STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
 class EpsilonList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a folder of epsilons holds."""
+    """The list of runs in a folder of several epsilons."""
 
     format: int  # `FORMAT`
     command: str  # that made it; the same command goes on with a folder whose page is missing

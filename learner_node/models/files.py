@@ -96,7 +96,7 @@ class StudyModel:
 
     @property
     def recalibrated_(self) -> "StudyModel":
-        """The same with risks that fit the validation's answers, or as they are where these do not speak against them.
+        """A copy with recalibrated risks if the validation's answers favour that, else with the same risks.
 
         Raises ConfigurationError: the study asked for no recalibration.
         """

@@ -167,15 +167,15 @@ def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most
 def kmeans_cells(
     source: Records, features: FeatureMap, cells: int, seed: int, weights: NDArray[np.float64] | None = None
 ) -> NearestCentre:
-    """Cells of the whole instance space: k-means on the source's points. Empty centres are possible, harmless.
+    """Partition the whole instance space by k-means on the source's points; some centres may be empty.
 
-    Of more than 6,000 records, and than 10 a cell, a random sample of that size is clustered: more records move
-    the centres less than another seed does.
+    A source of more than 6,000 records and more than 10 a cell is clustered by a random sample of the larger of these
+    sizes: more records move the centres less than another seed does.
 
     Args:
         source: n records.
         features: the coordinates in which distances are measured.
-        cells: number of centres, at least 1; no more than there are different points.
+        cells: number of centres, at least 1; at most the number of distinct points is used.
         seed: of the first centres.
         weights: (n,) of the records, positive; centres are denser where they are greater. None is 1.
     """

@@ -219,7 +219,7 @@ class CellsClassesModel:
     features: FeatureMap
     labels: ClassesLabelModel
     factors: NDArray[np.float64]
-    """Of the classes' odds, float64 (C,), positive: by them the answers bear out the target's mean of each class."""
+    """Factors of the classes' odds, float64 (C,), positive, that match each class's mean to the answers."""
 
     def probabilities(self, records: Records) -> NDArray[np.float64]:
         """Class probabilities of each record: (n, C), rows adding up to 1."""

@@ -112,5 +112,5 @@ class Round:
 
 
 def questions(turns: Sequence[Turn], readers: Mapping[str, Reader]) -> tuple[Turn, ...]:
-    """The turns that begin a question: the first turn of a query led over several, and every other turn."""
+    """The turns that begin a question: of a query that the learner leads only the first, of any other every turn."""
     return tuple(turn for turn in turns if turn.number == 0 or readers[turn.planned.kind].lead is None)

@@ -41,7 +41,7 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 
 
 class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file holds."""
+    """The content of an export file."""
 
     format: Literal["expril ledger export 2"]  # name and version of the format
     blocks: Annotated[tuple[Block, ...], msgspec.Meta(min_length=1)]  # all entries, in order from the first
@@ -71,9 +71,9 @@ def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]])
 
 
 def decode_export(data: bytes) -> LedgerExport:
-    """The outer form of an export; its entries are read by `read_block`.
+    """Decode the outer form of an export; `read_block` reads its entries.
 
-    Raises RemoteProtocolError: MALFORMED, for anything but the one encoding of an export with replies in order.
+    Raises RemoteProtocolError(MALFORMED) for any other bytes than the one encoding of an export with replies in order.
     """
     export = decode(data, LedgerExport, limit=MOST, field="export")
     requests = [request for request, _ in export.replies]

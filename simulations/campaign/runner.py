@@ -99,10 +99,8 @@ class Computed(Generic[AnyCell]):
     """The result of a call. Errors are texts, since not all can be rebuilt in another process."""
 
     cells: Sequence[AnyCell] = ()
-    failures: Sequence[str] = ()
-    """One sentence a run that failed."""
-    unavailable: str = ""
-    """Why the maker cannot be run here, and how that is changed; "" where it can."""
+    failures: Sequence[str] = ()  # one sentence a run that failed
+    unavailable: str = ""  # why the maker cannot be run here, and how that is changed; "" where it can
 
 
 @dataclass
@@ -272,17 +270,12 @@ class Campaign:
     """A named experiment that one command runs."""
 
     name: str
-    out: Path
-    """Folder of results, where the provenance is noted."""
-    seed: int
-    """Of the first run."""
+    out: Path  # folder of results, where the provenance is noted
+    seed: int  # of the first run
     jobs: int
-    command: str
-    """As typed."""
-    noise: str = "OpenDP"
-    """Its source, in words."""
-    read_versions: Callable[[], Mapping[str, str]] = dict
-    """As of `Finish`."""
+    command: str  # as typed
+    noise: str = "OpenDP"  # its source, in words
+    read_versions: Callable[[], Mapping[str, str]] = dict  # as of `Finish`
 
     @contextmanager
     def session(self) -> Iterator[Finish]:

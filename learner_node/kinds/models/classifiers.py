@@ -78,7 +78,7 @@ class NaiveBayesModel:
         return shares_of_classes
 
     def probability(self, records: Records) -> Floats:
-        """Of two classes, P(class 1) for each record: (n,) in [0, 1]."""
+        """P(class 1) for each record, with two classes: (n,) in [0, 1]."""
         return self.probabilities(records)[:, 1]
 
 
@@ -221,7 +221,7 @@ class ForestModel:
         return rows
 
     def probability(self, records: Records) -> Floats:
-        """Of two classes, P(class 1) for each record: (n,) in [0, 1]."""
+        """P(class 1) for each record, with two classes: (n,) in [0, 1]."""
         return self.probabilities(records)[:, 1]
 
 

@@ -59,14 +59,10 @@ class Component:
 
     kernel: Kernel
     weight: float
-    mean: Floats
-    """float64 (1001 + d,): posterior mean of f is features @ mean."""
-    reduction: Singles
-    """float32 (1001 + d, K): the data lower the variance of f by |features @ reduction|^2."""
-    within: float
-    """Mean prior variance of f within a cell."""
-    least_variance: float
-    """Least posterior variance of a cell's mean of f."""
+    mean: Floats  # float64 (1001 + d,): posterior mean of f is features @ mean
+    reduction: Singles  # float32 (1001 + d, K): the data lower the variance of f by |features @ reduction|^2
+    within: float  # mean prior variance of f within a cell
+    least_variance: float  # least posterior variance of a cell's mean of f
 
     def signal(self, rows: Singles) -> Floats:
         """Posterior means of f, float64 (n,), from `features_at` its length-scale."""

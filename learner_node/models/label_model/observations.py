@@ -86,7 +86,7 @@ class UsedCells:
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> "UsedCells":
-        """Of checked observations, at least one."""
+        """Number the cells of checked observations, of which there is at least one."""
         compact, spans, counts = [], [], []
         start = 0
         for observation in observations:

@@ -272,10 +272,8 @@ class Foresight:
 @dataclass(frozen=True)
 class _Fitted:
     kernel: Kernel
-    coefficients: Floats
-    """float64 (K, P): the inverse covariance of the observations times them."""
-    log_evidence: Floats
-    """float64 (P,), up to a constant that all kernels share."""
+    coefficients: Floats  # float64 (K, P): the inverse covariance of the observations times them
+    log_evidence: Floats  # float64 (P,), up to a constant that all kernels share
 
 
 def _fit(covariance: Floats, kernel: Kernel, observed: Floats, variance: Floats) -> _Fitted:
