@@ -292,19 +292,19 @@ class VaryingBinsStrategy(RoundsStrategy):
 
 
 def information(counts: NDArray[np.float64], source_counts: NDArray[np.int64], noise_variance: float) -> float:
-    """How much of the variance of the label the cells of a partition explain, less what noise alone would.
+    """Share of the label's variance that a partition's cells explain, corrected for noise and sampling.
 
-    With signed counts S_b = n1 - n0, masses N_b and s = sum S / sum N, the correlation ratio
-    sum_b (S_b - s N_b)^2 / N_b / sum N is about twice the mutual information of cell and label in nats. The expected
-    share of noise and of sampling, (2 v + (1 - s^2) N_b) / N_b, is taken off term by term.
+    With signed counts S_b = n1 - n0, masses N_b and s = sum S / sum N, the correlation ratio sum_b (S_b - s N_b)^2 /
+    N_b / sum N is about twice the mutual information of cell and label in nats. The expected share of noise and of
+    sampling, (2 v + (1 - s^2) N_b) / N_b, is subtracted term by term.
 
     Args:
         counts: noisy counts of labels 0 and 1, (K, 2).
-        source_counts: source records of the cells, (K,); they shape the masses, which are else only noise.
+        source_counts: source records of the cells, (K,); they stabilise the noisy masses.
         noise_variance: v, of one count.
 
     Returns:
-        Unbiased where the masses are right; may be negative, and exceeds 1 only by noise.
+        Unbiased if the masses are right; it may be negative, and exceeds 1 only by noise.
     """
     used = source_counts > 0
     counts, source_counts = counts[used], source_counts[used]
@@ -331,12 +331,12 @@ MOST_GRADIENT_DIRECTIONS = 64
 
 
 class AdaptiveCellsStrategy(RoundsStrategy):
-    """`adaptive-cells`: k-means cells, then again, with cells that are finer where the label is still open.
+    """`adaptive-cells`: k-means cells, then again with finer cells where the label is still uncertain.
 
     Args:
         rounds: number of rounds, at least 2.
-        cells: number of cells a round; None takes about three noise deviations of signed count in each.
-        tree: from the second round on, ask the leaves of a tree grown on the labels learnt so far, not k-means cells.
+        cells: number of cells a round; None is as in `bin_count`.
+        tree: whether later rounds ask the leaves of a tree grown on the labels learnt so far instead of k-means cells.
         shares: of epsilon, one for each round; None is equal shares.
     """
 
@@ -356,7 +356,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         return [1] * self._rounds
 
     def partitions(self, problem: Problem, state: RoundState, epsilon: float) -> list[Partition]:
-        """Cells weighted by how open their labels are: mass times p (1 - p)."""
+        """Cells that are finer where labels are uncertain: mass is weighted by p (1 - p)."""
         cells = joint_cell_count(problem, epsilon, self._cells)
         if not state.number:
             return [kmeans_cells(problem.source, state.features, cells, problem.seed)]
@@ -372,17 +372,17 @@ class AdaptiveCellsStrategy(RoundsStrategy):
 
 
 class NewFeaturesStrategy(RoundsStrategy):
-    """`new-features`: k-means cells, then bins of features that were made from what these taught.
+    """`new-features`: first k-means cells, then bins of new features that were learnt from the answers.
 
-    From the second round on: bins of the score of a network trained on the labels learnt so far, and joint bins of
-    pairs of projections, the directions in which the label signal changes most (or random ones).
+    From the second round on it asks bins of the score of a network trained on the labels learnt so far, and joint bins
+    of pairs of projections along the directions in which the label signal changes most (or random ones).
 
     Args:
         rounds: number of rounds, at least 2.
-        cells: number of cells of the first round; None takes about three noise deviations of signed count in each.
-        score: ask bins of the network's score.
+        cells: number of cells of the first round; None is as in `bin_count`.
+        score: whether to ask bins of the network's score.
         projections: pairs of directions a round, each pair one partition.
-        learned: take the directions of the label signal's gradients; False draws them at random.
+        learned: whether directions come from the label signal's gradients; False draws them at random.
         hidden: hidden layers of the network.
         shares: of epsilon, one for each round; None is equal shares.
     """
