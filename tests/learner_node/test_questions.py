@@ -49,13 +49,13 @@ def curators(names=NAMES, *, noise=None, **options):
 
 def share_right(sites, hypothesis):
     """Of all private records, and by curator."""
-    found = {}
-    for name, one in sites.items():
+    shares = {}
+    for name, curator in sites.items():
         frame = ring(200, seed=len(name))
-        schema = one._dataset.schema
+        schema = curator._dataset.schema
         right = hypothesis.predict(encode_frame(frame, schema)) == encode_labels(frame["sick"], schema.classes)
-        found[name] = float(right.mean())
-    return float(np.mean(list(found.values()))), found
+        shares[name] = float(right.mean())
+    return float(np.mean(list(shares.values()))), shares
 
 
 def line():
@@ -70,39 +70,41 @@ CANDIDATES = {"all well": NO, "line": line(), "all sick": YES}
 
 def test_right_expectations_cost_one_instance_that_never_ends():
     sites = curators(cap="8")
-    stated = {name: share_right(sites, each)[0] for name, each in CANDIDATES.items()}
+    stated = {name: share_right(sites, hypothesis)[0] for name, hypothesis in CANDIDATES.items()}
     order = sorted(stated, key=lambda name: -stated[name])
-    found = select(federate(sites), CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=2, threshold=40)
-    assert found.best == order[0]
-    assert found.model is CANDIDATES[order[0]]
-    assert found.accuracy == pytest.approx(stated[order[0]], abs=0.001)
-    assert [one.name for one in found.checked] == order
-    assert all(tuple(one.close) == NAMES for one in found.checked)
-    assert found.epsilon_claimed == 8
-    assert found.epsilon_spent == dict.fromkeys(NAMES, 4)
-    assert found.instances == {}
+    selection = select(
+        federate(sites), CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=2, threshold=40
+    )
+    assert selection.best == order[0]
+    assert selection.model is CANDIDATES[order[0]]
+    assert selection.accuracy == pytest.approx(stated[order[0]], abs=0.001)
+    assert [candidate.name for candidate in selection.checked] == order
+    assert all(tuple(candidate.close) == NAMES for candidate in selection.checked)
+    assert selection.epsilon_claimed == 8
+    assert selection.epsilon_spent == dict.fromkeys(NAMES, 4)
+    assert selection.instances == {}
     for name in NAMES:
         assert account(sites[name]).total_spent == 4  # the rest was refunded
-    assert "off by about 40 records" in found.to_text()
+    assert "off by about 40 records" in selection.to_text()
 
 
 @pytest.mark.slow
 def test_a_model_that_is_no_network_is_asked_about_as_one_and_the_report_says_how_near_it_is():
     sites = curators(("basel",))
-    found = select(
+    selection = select(
         federate(sites), {"ellipse": Ellipse()}, Budget("1"), source=SOURCE, expected={"ellipse": 0}, threshold=1
     )
-    (one,) = found.checked
+    (candidate,) = selection.checked
     ellipse = Ellipse().probability(encode_frame(SOURCE, sites["basel"]._dataset.schema)) > 0.5
     majority = max(ellipse.mean(), 1 - ellipse.mean())
-    assert binom.sf(round(one.agreement.same_class * 120) - 1, 120, majority) < FALSE_ALARM
-    assert one.counts["basel"].accuracy == pytest.approx(share_right(sites, found.hypothesis)[0])
+    assert binom.sf(round(candidate.agreement.same_class * 120) - 1, 120, majority) < FALSE_ALARM
+    assert candidate.counts["basel"].accuracy == pytest.approx(share_right(sites, selection.hypothesis)[0])
 
 
 def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used_up():
     sites = curators(cap="8")
     truth, by_site = share_right(sites, NO)
-    found = select(
+    selection = select(
         federate(sites),
         CANDIDATES,
         Budget("8"),
@@ -112,15 +114,15 @@ def test_wrong_expectations_are_put_right_by_counts_until_the_instances_are_used
         threshold=10,
         patience=3,
     )
-    assert [one.name for one in found.checked] == ["all well"]
-    assert found.unchecked == ("line", "all sick")
-    assert found.best == "all well"
-    (one,) = found.checked
-    assert one.accuracy == pytest.approx(truth)
-    assert {name: answer.accuracy for name, answer in one.counts.items()} == by_site
-    assert found.instances == dict.fromkeys(NAMES, 1)
-    assert found.left_out == {}
-    text = found.to_text()
+    assert [candidate.name for candidate in selection.checked] == ["all well"]
+    assert selection.unchecked == ("line", "all sick")
+    assert selection.best == "all well"
+    (candidate,) = selection.checked
+    assert candidate.accuracy == pytest.approx(truth)
+    assert {name: answer.accuracy for name, answer in candidate.counts.items()} == by_site
+    assert selection.instances == dict.fromkeys(NAMES, 1)
+    assert selection.left_out == {}
+    text = selection.to_text()
     assert "Nothing was asked of line, all sick." in text
     assert "basel 8 (1 of 1 instances ended)" in text
 
@@ -132,11 +134,11 @@ def test_a_curator_that_is_used_up_is_asked_no_more_and_the_others_go_on():
     assert abs(by_site["basel"] - by_site["bern"]) * 200 > 8
     stated = {"all well": by_site["bern"], "all sick": 1 - by_site["bern"]}
     candidates = {"all well": NO, "all sick": YES}
-    found = select(federate(sites), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
-    first, second = found.checked
+    selection = select(federate(sites), candidates, Budget("8"), source=SOURCE, expected=stated, answers=1, threshold=4)
+    first, second = selection.checked
     assert (tuple(first.close), tuple(first.counts)) == (("bern",), ("basel",))
     assert (tuple(second.close), dict(second.counts)) == (("bern",), {})
-    assert found.left_out == {}
+    assert selection.left_out == {}
 
 
 def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
@@ -144,35 +146,37 @@ def test_what_counts_tell_of_a_site_is_expected_of_the_next_candidate_there():
     sites = curators(("basel", "bern"), cap="8")
     _, by_site = share_right(sites, NO)
     again = {f"again {n}": NO for n in range(5)}
-    found = select(federate(sites), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2)
-    first, *others = found.checked
+    selection = select(
+        federate(sites), again, Budget("8"), source=SOURCE, expected=dict.fromkeys(again, 0.3), threshold=2
+    )
+    first, *others = selection.checked
     assert set(first.counts) == {"basel", "bern"}
-    for one in others:
-        assert one.close == pytest.approx(by_site, abs=0.001)
-        assert one.accuracy == pytest.approx(first.accuracy, abs=0.001)
-    assert found.instances == {"basel": 1, "bern": 1}
+    for candidate in others:
+        assert candidate.close == pytest.approx(by_site, abs=0.001)
+        assert candidate.accuracy == pytest.approx(first.accuracy, abs=0.001)
+    assert selection.instances == {"basel": 1, "bern": 1}
 
 
 def test_rounds_stop_where_they_get_no_better():
     sites = curators(cap="8")
     rounds = {f"round {n}": NO if n == 1 else YES for n in range(5)}
     stated = dict.fromkeys(rounds, 0.99)
-    found = select(
+    selection = select(
         federate(sites), rounds, Budget("8"), source=SOURCE, expected=stated, answers=5, threshold=5, patience=2
     )
-    assert [one.name for one in found.checked] == ["round 0", "round 1", "round 2", "round 3"]
-    assert found.best == "round 1"
-    assert found.unchecked == ("round 4",)
+    assert [candidate.name for candidate in selection.checked] == ["round 0", "round 1", "round 2", "round 3"]
+    assert selection.best == "round 1"
+    assert selection.unchecked == ("round 4",)
 
 
 def test_who_falls_silent_or_does_not_allow_it_is_named_and_the_others_answer():
     sites = curators(cap="8") | {"davos": open_curator("davos", noise=NoNoise())}
     federation = federate(sites, {"bern": silent_from(2)})
     stated = {"all well": 0.6, "line": 0.6, "all sick": 0.6}
-    found = select(federation, CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=3, threshold=200)
-    assert set(found.left_out) == {"bern", "davos"}
-    assert "does not allow this kind" in found.left_out["davos"]
-    assert [len(one.close) for one in found.checked] == [3, 2, 2]
+    selection = select(federation, CANDIDATES, Budget("8"), source=SOURCE, expected=stated, answers=3, threshold=200)
+    assert set(selection.left_out) == {"bern", "davos"}
+    assert "does not allow this kind" in selection.left_out["davos"]
+    assert [len(candidate.close) for candidate in selection.checked] == [3, 2, 2]
     with pytest.raises(NoCuratorError):
         select(
             federate({"davos": sites["davos"]}), {"a": YES}, Budget("1"), source=SOURCE, expected={"a": 0.5}, answers=1
@@ -208,8 +212,8 @@ def test_what_does_not_fit_is_said_before_anything_is_charged(changes, text):
 def test_an_estimate_of_a_study_is_an_expectation():
     sites = curators(("basel",))
     estimate = AccuracyEstimate(0.625, 0.5, 0.7, 0.6, 0.5, 0.7, 0.1, 0.7, 0.6, 0.8, 0.1)
-    found = select(federate(sites), {"a": NO}, Budget("1"), source=SOURCE, expected={"a": estimate}, answers=1)
-    assert found.checked[0].expected == 0.625
+    selection = select(federate(sites), {"a": NO}, Budget("1"), source=SOURCE, expected={"a": estimate}, answers=1)
+    assert selection.checked[0].expected == 0.625
 
 
 @pytest.mark.parametrize("c", [1, 3])
@@ -231,7 +235,7 @@ def answer_of(plan, instance, counts, estimate=1):
 def test_answers_of_several_are_added_up_where_counts_came_and_counted_where_they_were_close():
     plan = plan_holdout(Fraction(1), 4, 2, 1, resolution=4)
     answers = [answer_of(plan, 1, None), answer_of(plan, 2, (30, 70)), answer_of(plan, 1, (-3, 43))]
-    assert [one.last for one in answers] == [False, True, False]
+    assert [answer.last for answer in answers] == [False, True, False]
     pooled = READERS["holdout"].pool(answers)
     assert (pooled.close, pooled.releases, pooled.errors, pooled.correct, pooled.last) == (1, 2, 27, 113, False)
     assert pooled.accuracy == 113 / 140
@@ -281,9 +285,9 @@ def private_of(curators, hypothesis):
     return np.concatenate(labels), np.concatenate(logits)
 
 
-def surely_ranks(found):
+def surely_ranks(validation):
     """By six of the standard errors that it states."""
-    return found.auc > 0.5 and not within_its_error(found.auc, 0.5, *found.auc_interval)
+    return validation.auc > 0.5 and not within_its_error(validation.auc, 0.5, *validation.auc_interval)
 
 
 def surely_correlated(agreement):
@@ -303,44 +307,44 @@ def validated():
 
 
 def test_one_question_of_sensitivity_one_is_charged_exactly(validated):
-    curators, _, found = validated
-    (planned,) = found.study.kinds.queries(found.study.plan)
+    curators, _, validation = validated
+    (planned,) = validation.study.kinds.queries(validation.study.plan)
     assert planned.sensitivity(1) == 1
     assert planned.scale.fraction == 1
-    assert found.epsilon_claimed == 1
-    assert found.epsilon_spent == dict.fromkeys(NAMES, Fraction(1))
-    for name, session in found.study.sessions.items():
+    assert validation.epsilon_claimed == 1
+    assert validation.epsilon_spent == dict.fromkeys(NAMES, Fraction(1))
+    for name, session in validation.study.sessions.items():
         proof = replay(session.transcript.envelopes, session.curator, session.key.public, label=LABEL)
         assert proof.epsilon_spent == account(curators[name]).total_spent == 1
         assert proof.releases == 1
 
 
 def test_what_is_told_is_so(validated):
-    curators, _, found = validated
-    labels, logits = private_of(curators, found.hypothesis)
-    assert found.auc_interval[0] <= roc_auc_score(labels, logits) <= found.auc_interval[1]
-    assert labels.mean() in found.prevalence
+    curators, _, validation = validated
+    labels, logits = private_of(curators, validation.hypothesis)
+    assert validation.auc_interval[0] <= roc_auc_score(labels, logits) <= validation.auc_interval[1]
+    assert labels.mean() in validation.prevalence
     flagged = logits > 0
-    assert labels[flagged].mean() in found.at(0.5).ppv
-    assert flagged[labels].mean() in found.at(0.5).sensitivity
+    assert labels[flagged].mean() in validation.at(0.5).ppv
+    assert flagged[labels].mean() in validation.at(0.5).sensitivity
     # Its cut was found on 120 records of the source.
     room = DEVIATIONS * np.sqrt(0.16 * (1 / len(SOURCE) + 1 / len(labels)))
-    assert found.at("20%").flagged.value == pytest.approx(0.2, abs=room)
-    assert list(found.by_site) == list(NAMES)
-    assert surely_correlated(found.agreement)
-    assert found.positive == "yes"
+    assert validation.at("20%").flagged.value == pytest.approx(0.2, abs=room)
+    assert list(validation.by_site) == list(NAMES)
+    assert surely_correlated(validation.agreement)
+    assert validation.positive == "yes"
 
 
 def test_it_reads_as_a_text_and_as_frames(validated):
-    _, _, found = validated
-    text = found.to_text()
+    _, _, validation = validated
+    text = validation.to_text()
     for words in ("AUC", "share of 'yes'", "highest 20 %", "Calibration", "By site", "distilled into a network", "0.5"):
         assert words in text
-    frame = found.to_frame()
+    frame = validation.to_frame()
     assert set(frame["site"]) == {"", *NAMES}
-    assert frame.filter(pl.col("site") == "").height == len(found.bins.edges)
-    assert found.calibration_frame().filter(pl.col("site") == "bern").height == len(found.bins.edges) + 1
-    assert repr(found).startswith("<Validation at epsilon 1: AUC ")
+    assert frame.filter(pl.col("site") == "").height == len(validation.bins.edges)
+    assert validation.calibration_frame().filter(pl.col("site") == "bern").height == len(validation.bins.edges) + 1
+    assert repr(validation).startswith("<Validation at epsilon 1: AUC ")
 
 
 @pytest.mark.slow
@@ -349,12 +353,12 @@ def test_a_network_is_sent_as_it_is():
     federation = federate(curators, allow_not_private=True)
     network = line()
     for model in (network, NetworkModel(network)):
-        found = validate(federation, model, Budget("1/2"), source=SOURCE)
-        assert found.hypothesis is network
-        assert found.agreement is None
-        assert "distilled" not in found.to_text()
+        validation = validate(federation, model, Budget("1/2"), source=SOURCE)
+        assert validation.hypothesis is network
+        assert validation.agreement is None
+        assert "distilled" not in validation.to_text()
         # x alone says nothing of a ring about the origin.
-        assert within_its_error(found.auc, 0.5, *found.auc_interval)
+        assert within_its_error(validation.auc, 0.5, *validation.auc_interval)
 
 
 @pytest.mark.slow
@@ -363,8 +367,8 @@ def test_a_fitted_classifier_validates_itself_and_the_federation_validates_it():
     federation = federate(curators, allow_not_private=True)
     model = ExPriLClassifier(federation, epsilon=1, options={"networks": False, "cells": 12}, random_state=0)
     model.fit(SOURCE)
-    found = model.validate("1/2")
-    assert surely_ranks(found)
+    validation = model.validate("1/2")
+    assert surely_ranks(validation)
     again = validate(federation, model, Budget("1/4"))
     assert surely_ranks(again)
     assert {account(curator).total_spent for curator in curators.values()} == {Fraction(7, 4)}
@@ -379,22 +383,22 @@ def test_models_of_sites_are_validated_as_their_mixture():
     federation = federate(curators, allow_not_private=True)
     options = {"networks": False, "cells": 12}
     learned = learn(federation, SOURCE, Budget(1), strategy="cells", options=options, pooling=Pooling("site"))
-    found = validate(federation, learned.final_model, Budget("1/2"), source=SOURCE)
-    assert surely_ranks(found)
+    validation = validate(federation, learned.final_model, Budget("1/2"), source=SOURCE)
+    assert surely_ranks(validation)
 
 
 @pytest.mark.slow
 def test_who_refuses_or_vanishes_is_left_out_and_charged_nothing():
     curators = three() | {"davos": open_curator("davos", cap="1/10", noise=NoNoise())}
     federation = federate(curators, {"chur": silent_from(0)}, allow_not_private=True)
-    found = validate(federation, line(), Budget("1/2"), source=SOURCE)
-    assert list(found.by_site) == ["basel", "bern"]
-    assert found.left_out.keys() == {"chur", "davos"}
-    assert "may spend 1/10 in all" in found.left_out["davos"]
-    assert "no reply" in found.left_out["chur"]
+    validation = validate(federation, line(), Budget("1/2"), source=SOURCE)
+    assert list(validation.by_site) == ["basel", "bern"]
+    assert validation.left_out.keys() == {"chur", "davos"}
+    assert "may spend 1/10 in all" in validation.left_out["davos"]
+    assert "no reply" in validation.left_out["chur"]
     assert account(curators["davos"]).total_spent == 0
-    assert found.epsilon_spent == {"basel": Fraction(1, 2), "bern": Fraction(1, 2), "chur": 0, "davos": 0}
-    assert "Left out: chur" in found.to_text()
+    assert validation.epsilon_spent == {"basel": Fraction(1, 2), "bern": Fraction(1, 2), "chur": 0, "davos": 0}
+    assert "Left out: chur" in validation.to_text()
 
 
 def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
@@ -409,12 +413,12 @@ def test_a_refusal_of_all_leaves_no_charge_and_says_what_is_left():
 
 def test_noise_is_scaled_to_the_contribution_bound():
     curators = {name: open_curator(name, noise=NoNoise(), most=most) for name, most in (("basel", 1), ("bern", 3))}
-    found = validate(federate(curators, allow_not_private=True), line(), Budget("1/2"), source=SOURCE)
-    (planned,) = found.study.kinds.queries(found.study.plan)
+    validation = validate(federate(curators, allow_not_private=True), line(), Budget("1/2"), source=SOURCE)
+    (planned,) = validation.study.kinds.queries(validation.study.plan)
     assert planned.scale.fraction == 6
-    assert found.epsilon_claimed == Fraction(1, 2)
-    assert found.epsilon_spent == {"basel": Fraction(1, 6), "bern": Fraction(1, 2)}
-    assert "at most 3 records of each patient" in found.to_text()
+    assert validation.epsilon_claimed == Fraction(1, 2)
+    assert validation.epsilon_spent == {"basel": Fraction(1, 6), "bern": Fraction(1, 2)}
+    assert "at most 3 records of each patient" in validation.to_text()
 
 
 @pytest.mark.family(6)
@@ -486,8 +490,8 @@ def test_bins_are_even_in_both_classes_and_end_at_the_thresholds():
     [(0.5, 100, 10.0, 4, 4), (0.5, 3000, 1.0, 4, 30), (0.1, 3000, 3.0, 1, 24), (0.001, 3000, 3.0, 1, 4)],
 )
 def test_the_number_of_bins_follows_noise_and_the_rarer_class(share, size, scale, sites, bins):
-    found = bin_count(np.full(1000, share), target_size=size, scale=scale, noises=sites)
-    assert found == pytest.approx(bins, abs=1)
+    validation = bin_count(np.full(1000, share), target_size=size, scale=scale, noises=sites)
+    assert validation == pytest.approx(bins, abs=1)
     assert bin_count(np.full(8, share), target_size=size, scale=scale, noises=sites) == 2
 
 
