@@ -10,6 +10,7 @@ from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -194,8 +195,6 @@ def test_a_session_that_the_server_ends_at_any_time_costs_nothing(tmp_path, post
 @pytest.mark.slow
 def test_a_session_that_holds_the_ledger_is_not_waited_for_without_end(tmp_path, postgres):
     place = Place(tmp_path / "ward", "postgresql", postgres)
-    import psycopg
-
     with place.open() as site, psycopg.connect(postgres.plain_url(place.database)) as other:
         learner = asking(site, 1, 1000)
         other.execute("LOCK TABLE entries IN ACCESS EXCLUSIVE MODE")
@@ -430,11 +429,10 @@ def old(request, tmp_path):
     if request.param == "postgresql":
         where = request.getfixturevalue("postgres").new_url()
     create_ledger_file(where, CURATOR, now=0, mark=tmp_path / "mark")
-    ledger = open_ledger_file(where, CURATOR, mark=tmp_path / "mark")
-    ledger.begin("each record", 1)
-    spend(ledger, 1)
-    ledger.settle()
-    ledger.close()
+    with closing(open_ledger_file(where, CURATOR, mark=tmp_path / "mark")) as ledger:
+        ledger.begin("each record", 1)
+        spend(ledger, 1)
+        ledger.settle()
     execute(where, "DROP TABLE alembic_version", *(f"DROP TABLE {name}" for name in NEWER))
     return where
 
