@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_ledger import spend
 from test_enrolled import rotate
+from test_ledger import spend
 
 from benchmarks.audit_histories import HONEST, LIES, play
 from command_line import TERMS, ledger_and_key, run
