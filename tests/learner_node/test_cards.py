@@ -150,8 +150,8 @@ def test_a_lying_card_is_left_out_and_the_study_is_the_one_without_it(change, re
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [change for change, _ in LIES.values()], ids=LIES)
 def test_without_pooling_a_lying_card_concerns_its_own_site(change):
-    alone, _ = study(["good"], pooling="site")
-    learned, curators = study(["liar", "good"], {"liar": rewrites("liar", Card, change)}, pooling="site")
+    alone, _ = study(["good"], pooling=Pooling("site"))
+    learned, curators = study(["liar", "good"], {"liar": rewrites("liar", Card, change)}, pooling=Pooling("site"))
     assert np.array_equal(probabilities(learned, "good"), probabilities(alone, "good"))
     assert learned.study.spent("good") == 1
     # one cell is a poor model of its own, and nobody else's affair

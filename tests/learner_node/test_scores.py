@@ -1,10 +1,10 @@
 """Clinical scores, areas from noisy counts, recalibration and class shares, against other computations."""
 
-import dataclasses
 import itertools
 import math
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -208,7 +208,7 @@ def test_an_estimator_scores_records_that_its_user_owns(fitted):
         found.auc == expected.auc > 0.5 + DEVIATIONS * 0.5 * np.sqrt((200 + 1) / (3 * 77 * 123))
     )  # Mann and Whitney's
     for point, wanted in zip(found.operating_points, expected.operating_points, strict=True):
-        assert dataclasses.astuple(point)[1:] == pytest.approx(dataclasses.astuple(wanted)[1:])
+        assert msgspec.structs.astuple(point)[1:] == pytest.approx(msgspec.structs.astuple(wanted)[1:])
     shares = (ring(600, seed=1)["sick"] == "yes").mean()
     assert found.operating_points[1].threshold == pytest.approx(shares, abs=DEVIATIONS * np.sqrt(0.25 / 600))
     assert found.operating_points[0].sensitivity == pytest.approx(

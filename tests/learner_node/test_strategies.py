@@ -730,10 +730,10 @@ def assert_learnt(score):
 
     The ceiling learns without privacy. Sure is what Student's law of 11 degrees passes with a probability of 1e-9.
     """
-    room = t(11).isf(FALSE_ALARM) * score.accuracy_se
-    assert score.accuracy > score.majority + room
-    assert score.accuracy > 0.5 * (score.majority + score.ceiling)
-    assert score.accuracy < score.ceiling + room
+    room = t(11).isf(FALSE_ALARM) * score.value_se
+    assert score.value > score.constant + room
+    assert score.value > 0.5 * (score.constant + score.ceiling)
+    assert score.value < score.ceiling + room
 
 
 @pytest.mark.slow
