@@ -116,7 +116,7 @@ def answered(data, body, planned):
     return call, decode(release, CountsRelease)
 
 
-def held(rows, most=1, unit=True):
+def dataset_of(rows, most=1, unit=True):
     return PrivateDataset(frame_of(rows), steward_file(most=most, unit=unit), unit_key=UNIT_KEY, cache_bytes=10**6)
 
 
@@ -137,8 +137,8 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
     body, planned = query
     with_unit = rest + [("new", *row[1:]) for row in own]
     shuffle.shuffle(with_unit)
-    (without, l1, law, stamp), _ = answered(held(rest, most), body, planned)
-    (present, *same), release = answered(held(with_unit, most), body, planned)
+    (without, l1, law, stamp), _ = answered(dataset_of(rest, most), body, planned)
+    (present, *same), release = answered(dataset_of(with_unit, most), body, planned)
     moved = int(np.abs(present - without).sum())
     assert [l1, law, stamp] == same
     assert l1 == most * len(body.partitions)
@@ -154,8 +154,8 @@ def test_a_unit_moves_the_counts_by_no_more_than_is_charged(rest, own, query, mo
 @given(rest=tables.filter(bool), new=records, query=queries())
 def test_a_record_moves_one_number_of_each_partition_by_one(rest, new, query):
     body, planned = query
-    (without, *_), _ = answered(held(rest, unit=False), body, planned)
-    (present, *_), _ = answered(held([*rest, new], unit=False), body, planned)
+    (without, *_), _ = answered(dataset_of(rest, unit=False), body, planned)
+    (present, *_), _ = answered(dataset_of([*rest, new], unit=False), body, planned)
     columns = RELEASE_KINDS[planned.release].columns(SCHEMA)
     ends = np.cumsum([columns * p.cell_count(SCHEMA) for p in body.partitions])[:-1]
     for block in np.split(present - without, ends):
@@ -167,8 +167,8 @@ def test_the_bound_is_reached():
     bins = FeatureBins(attribute="age", edges=(30.0,))
     body = CountsBody(partitions=(bins, bins), hypothesis=None)
     planned = PlannedCounts(release="mass", partitions=2, scale=SCALE)
-    (without, l1, *_), _ = answered(held(ROWS, 3), body, planned)
-    (present, *_), _ = answered(held([*ROWS, *[("new", 1.0, 1.0, "f", "no")] * 5], 3), body, planned)
+    (without, l1, *_), _ = answered(dataset_of(ROWS, 3), body, planned)
+    (present, *_), _ = answered(dataset_of([*ROWS, *[("new", 1.0, 1.0, "f", "no")] * 5], 3), body, planned)
     assert np.abs(present - without).sum() == l1 == 6
 
 
@@ -227,7 +227,7 @@ def test_counts_are_those_of_a_slow_loop(rows, query):
                 "error_correct": [u, c],
                 "class_counts": [u + c - y, y],
             }[planned.release]
-    (counts, *_), _ = answered(held(rows, unit=False), body, planned)
+    (counts, *_), _ = answered(dataset_of(rows, unit=False), body, planned)
     assert counts.tolist() == blocks
     again = PrivateDataset(frame_of(rows), steward_file(), unit_key=b"", cache_bytes=0)
     assert answered(again, body, planned)[0][0].tolist() == blocks
@@ -306,7 +306,7 @@ ODD = {
 def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query):
     body, planned = query
     usual, release = answered(dataset(), body, planned)
-    data = held(ODD[odd], 1, unit)
+    data = dataset_of(ODD[odd], 1, unit)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         call, other = answered(data, body, planned)
@@ -319,7 +319,7 @@ def test_no_dataset_makes_an_answer_fail_warn_or_differ_in_kind(odd, unit, query
 
 def test_one_class_is_told_to_the_steward_only():
     with pytest.warns(StewardWarning, match="one class"):
-        held(ODD["one class"], unit=False)
+        dataset_of(ODD["one class"], unit=False)
 
 
 def test_cache_of_workloads_is_bounded_and_changes_no_count():

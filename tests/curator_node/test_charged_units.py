@@ -68,12 +68,12 @@ def interleaved(levels, scales, seed):
     """
     threshold_scale, comparison_scale, count_scale = scales
     x = np.arange(-300, 301)
-    found = {}
+    chances = {}
 
     def go(told, joint):
         question = asks(told, seed)
         if question is None:
-            found[told] = float(joint.sum())
+            chances[told] = float(joint.sum())
             return
         unit, number = question
         level = levels[unit][number]
@@ -89,7 +89,7 @@ def interleaved(levels, scales, seed):
 
     one = pmf(threshold_scale, x)
     go((), one[:, None] * one[None, :])
-    return found
+    return chances
 
 
 def alone(levels, told, unit, scales):

@@ -58,7 +58,7 @@ REQUESTS = [bytes([n]) * 32 for n in (1, 2, 3)]
 COSTS = [THIRTIETH, Fraction(1, 7), Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]
 
 
-def wanted(study, learner, costs, request, expires_at=10**6):
+def reservation_of(study, learner, costs, request, expires_at=10**6):
     plan = plan_of(*(1 / cost for cost in costs))
     return Reservation(StudyKey(learner, study), plan, tuple(costs), request, expires_at)
 
@@ -203,7 +203,7 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def reserve(self, which, study, learner, costs, lifetime):
         request = self.request(False, None)
-        what = wanted(study, learner, costs, request, self.now + lifetime)
+        what = reservation_of(study, learner, costs, request, self.now + lifetime)
         expected = self.model.reserve(study, learner, costs, request, what.expires_at)
         if expected == "done":
             self.owner[request] = (learner, study)
@@ -387,7 +387,7 @@ def request_of(number):
 
 def spend(ledger, number, costs=(THIRTIETH,), *, learner=LEARNERS[0], caps=WIDE):
     """Reserve, charge and answer a study of its own."""
-    ledger.reserve(wanted(study(number), learner, costs, request_of(100 * number)), caps, 0)
+    ledger.reserve(reservation_of(study(number), learner, costs, request_of(100 * number)), caps, 0)
     ledger.answer(request_of(100 * number), lambda _: b"accepted", 0)
     for sequence, cost in enumerate(costs, 1):
         request = request_of(100 * number + sequence)
@@ -426,7 +426,7 @@ def test_cap_over_all_binds_learners_together(store):
 
 def test_query_that_costs_more_than_is_left_of_its_plan_never_enters_the_chain(store):
     ledger = new_ledger(store)
-    ledger.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH, 2 * THIRTIETH), request_of(1)), CAPS, 0)
+    ledger.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH, 2 * THIRTIETH), request_of(1)), CAPS, 0)
     before = store.rows(0)
     for cost in (2 * THIRTIETH, 3 * THIRTIETH):  # the plan has room for it, the query has not
         with pytest.raises(LocalProtocolError):
@@ -449,7 +449,7 @@ def test_entry_that_could_not_be_read_back_is_never_stored(store):
 def test_a_reservation_starves_nobody_until_it_is_charged(store):
     ledger = new_ledger(store)
     caps = Caps(learner=Fraction(1), total=Fraction(1))
-    ledger.reserve(wanted(study(1), LEARNERS[0], (Fraction(1),), request_of(1)), caps, 0)
+    ledger.reserve(reservation_of(study(1), LEARNERS[0], (Fraction(1),), request_of(1)), caps, 0)
     assert ledger.remaining(LEARNERS[0], caps) == 0
     assert ledger.remaining(LEARNERS[1], caps) == 1
     spend(ledger, 2, (Fraction(1, 2),), learner=LEARNERS[1], caps=caps)
@@ -462,26 +462,26 @@ def test_the_number_of_studies_is_decided_on_the_newest_chain(store):
     """Two processes at once: the limit is part of the decision that appends."""
     first, second = new_ledger(store), opened_on(store)
     caps = Caps(Fraction(1), Fraction(1), open_studies=1, studies=2)
-    first.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), caps, 0)
+    first.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), caps, 0)
     with pytest.raises(TooManyStudiesError, match="1 open"):
-        second.reserve(wanted(study(2), LEARNERS[0], (THIRTIETH,), request_of(2)), caps, 0)
+        second.reserve(reservation_of(study(2), LEARNERS[0], (THIRTIETH,), request_of(2)), caps, 0)
     first.close_study(key_of(1), 1, request_of(3), 0)
-    second.reserve(wanted(study(2), LEARNERS[0], (THIRTIETH,), request_of(4)), caps, 0)
+    second.reserve(reservation_of(study(2), LEARNERS[0], (THIRTIETH,), request_of(4)), caps, 0)
     second.close_study(key_of(2), 1, request_of(5), 0)
     with pytest.raises(TooManyStudiesError, match="2 ever"):
-        first.reserve(wanted(study(3), LEARNERS[0], (THIRTIETH,), request_of(6)), caps, 0)
+        first.reserve(reservation_of(study(3), LEARNERS[0], (THIRTIETH,), request_of(6)), caps, 0)
 
 
 def test_two_learners_may_choose_the_same_identity(store):
     ledger = new_ledger(store)
     for number, learner in enumerate(LEARNERS, 1):
-        ledger.reserve(wanted(study(1), learner, (THIRTIETH,), request_of(number)), CAPS, 0)
+        ledger.reserve(reservation_of(study(1), learner, (THIRTIETH,), request_of(number)), CAPS, 0)
     assert len(load(store).studies) == 3
 
 
 def test_one_reply_enters_the_chain_and_everybody_sends_it(store):
     first, second = new_ledger(store), opened_on(store)
-    first.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
+    first.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
     assert first.answer(request_of(1), lambda _: b"one", 0) == b"one"
     assert second.answer(request_of(1), lambda _: pytest.fail("drawn again"), 0) == b"one"
     assert kinds(store) == ["open", "reserve", "answered"]
@@ -489,7 +489,7 @@ def test_one_reply_enters_the_chain_and_everybody_sends_it(store):
 
 def test_racing_draws_before_either_is_stored_send_one(store):
     first, second = new_ledger(store), opened_on(store)
-    first.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
+    first.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
 
     def slow(_):
         assert second.answer(request_of(1), lambda _: b"second", 0) == b"second"
@@ -503,7 +503,7 @@ def test_racing_draws_before_either_is_stored_send_one(store):
 @pytest.mark.parametrize("how", ["lost", "changed"])
 def test_a_reply_that_is_missing_or_differs_is_never_drawn_again(store, how):
     ledger = new_ledger(store)
-    ledger.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
+    ledger.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), CAPS, 0)
     ledger.answer(request_of(1), lambda _: b"one", 0)
     tamper_with_reply(store, request_of(1), None if how == "lost" else b"two")
     for handle in (ledger, opened_on(store)):
@@ -530,7 +530,7 @@ def tamper_with_reply(store, request, reply):
 def test_replies_of_ended_studies_make_room_the_first_to_end_in_front(store):
     ledger = new_ledger(store)
     for number in (1, 2, 3):
-        ledger.reserve(wanted(study(number), LEARNERS[0], (THIRTIETH,), request_of(number)), CAPS, 0)
+        ledger.reserve(reservation_of(study(number), LEARNERS[0], (THIRTIETH,), request_of(number)), CAPS, 0)
         ledger.answer(request_of(number), lambda _: b"x" * 40, 0)
     for number in (2, 1):
         ledger.close_study(key_of(number), 1, request_of(10 + number), 0)
@@ -660,7 +660,7 @@ def test_two_ledgers_on_one_file_admit_thirty_thirtieths(two_ledgers):
 def test_same_reservation_by_two_processes_is_one_even_where_it_uses_up_the_cap(two_ledgers):
     first, second = two_ledgers
     caps = Caps(learner=Fraction(1), total=Fraction(1))
-    reservations = [wanted(study(1), LEARNERS[0], (Fraction(1),), request_of(number)) for number in (1, 2)]
+    reservations = [reservation_of(study(1), LEARNERS[0], (Fraction(1),), request_of(number)) for number in (1, 2)]
     assert first.reserve(reservations[0], caps, 0).cost == second.reserve(reservations[0], caps, 0).cost
     assert len(first.store.rows(0)) == 2
     with pytest.raises(LocalProtocolError):

@@ -22,10 +22,10 @@ from test_ledger import (
     new_ledger,
     opened_on,
     request_of,
+    reservation_of,
     signed,
     spend,
     study,
-    wanted,
 )
 
 from curator_fakes import key
@@ -228,7 +228,7 @@ def _entry(account, kind, amount, **fields):
 def test_entry_that_breaks_a_rule_does_not_open_even_in_a_valid_chain(kind, amount, fields):
     store = MemoryStore()
     ledger = new_ledger(store)
-    ledger.reserve(wanted(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), WIDE, 0)
+    ledger.reserve(reservation_of(study(1), LEARNERS[0], (THIRTIETH,), request_of(1)), WIDE, 0)
     store.append(signed(2, encode_entry(_entry(ledger.account, kind, amount, **fields))))
     with pytest.raises(LedgerCorruptError):
         load(store)

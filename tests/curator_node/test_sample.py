@@ -68,16 +68,16 @@ LIMITS = Limits(kinds={"counts": {}, "sample": {"records": 50, "axes": 3}})
 SCHEMA = Schema(ATTRIBUTES, "sick", ("no", "yes"))
 
 
-def rules(**told):
-    return policy(cap=2, limits=LIMITS, **told)
+def rules(**options):
+    return policy(cap=2, limits=LIMITS, **options)
 
 
-def sampled(records=20, epsilon=Fraction(1, 40), axes=AXES, **told):
-    told = {"learner": "naive_bayes", "examples": 50, "rounds": 2, **told}
-    return PlannedSample(records=records, epsilon=Rational.of(epsilon), axes=axes, **told)
+def sampled(records=20, epsilon=Fraction(1, 40), axes=AXES, **options):
+    options = {"learner": "naive_bayes", "examples": 50, "rounds": 2, **options}
+    return PlannedSample(records=records, epsilon=Rational.of(epsilon), axes=axes, **options)
 
 
-def asked(curator, *queries, body=None):
+def reply_to(curator, *queries, body=None):
     """Proposed, asked once; the study's session and the reply."""
     learner = opened(curator, plan=Plan.of(queries))
     return learner, learner.query(encode(SampleBody()) if body is None else body, kind="sample")
@@ -91,7 +91,7 @@ def answer_of(reply, query):
 def test_a_sample_is_drawn_and_charged_whole():
     curator = open_curator(rules=rules())
     query = sampled()
-    learner, reply = asked(curator, query)
+    learner, reply = reply_to(curator, query)
     answer = answer_of(reply, query)
     assert answer.cells.shape == (20, 3)
     assert learner.session.spent == Fraction(1, 2)
@@ -106,10 +106,10 @@ def test_a_sample_is_drawn_and_charged_whole():
 
 def test_answers_of_several_curators_are_put_together():
     query = sampled(3, axes=AXES[:1])
-    answers = [answer_of(asked(open_curator(rules=rules()), query)[1], query) for _ in range(2)]
-    both = put_together(answers)
-    assert both.sites == 2
-    assert both.cells.tolist() == [*answers[0].cells.tolist(), *answers[1].cells.tolist()]
+    answers = [answer_of(reply_to(open_curator(rules=rules()), query)[1], query) for _ in range(2)]
+    joined_answers = put_together(answers)
+    assert joined_answers.sites == 2
+    assert joined_answers.cells.tolist() == [*answers[0].cells.tolist(), *answers[1].cells.tolist()]
 
 
 NOTHING = [("p1", None, None, None, "no")]
@@ -120,7 +120,7 @@ BEYOND = [("p1", 1e300, 99.0, "zz", "yes"), ("p2", -1e300, None, "f", "yes")]
 @pytest.mark.parametrize("learner", ["naive_bayes", "network"])
 def test_records_never_refuse(rows, learner):
     query = sampled(5, learner=learner, epochs=3)
-    session, reply = asked(open_curator(rules=rules(), records=dataset(rows)), query)
+    session, reply = reply_to(open_curator(rules=rules(), records=dataset(rows)), query)
     assert answer_of(reply, query).cells.shape == (5, 3)
     assert len(reply.body) == len(encode(SampleRelease(bytes(2 * 5 * 3))))
     assert session.session.spent == Fraction(1, 8)
@@ -187,7 +187,7 @@ def test_what_cannot_be_answered_is_refused_before_anything_is_reserved(query, c
 
 
 def test_a_body_that_says_anything_is_refused_and_charged_nothing():
-    learner, reply = asked(open_curator(rules=rules()), sampled(), body=mass_body())
+    learner, reply = reply_to(open_curator(rules=rules()), sampled(), body=mass_body())
     assert isinstance(reply, Refusal)
     assert learner.session.spent == 0
 
@@ -201,8 +201,8 @@ def test_what_was_spent_under_integral_privacy_is_exact_until_a_count():
     learner.propose(Plan.of([sampled(), sampled(1), planned(30)]))
 
     def standing():
-        told = standing_of(curator._ledger.account, curator.policy)
-        return told.spent, told.integral, told.learners["ann"].integral, told.learners["bob"].integral
+        now = standing_of(curator._ledger.account, curator.policy)
+        return now.spent, now.integral, now.learners["ann"].integral, now.learners["bob"].integral
 
     assert standing() == ("0", "0", "0", "0")
     learner.query(encode(SampleBody()), kind="sample")
@@ -218,11 +218,11 @@ def test_what_was_spent_under_integral_privacy_is_exact_until_a_count():
 def test_a_kind_that_is_not_installed_is_infinite():
     store = MemoryStore()
     curator = open_curator(store, rules=rules())
-    asked(curator, sampled())
+    reply_to(curator, sampled())
     account = curator._ledger.account
     assert standing_of(account, curator.policy).integral == "1/2"
-    others = type(QUERY_KINDS)(QUERY_KINDS["counts"])
-    assert standing_of(account, curator.policy, others).integral == "infinite"
+    fewer_kinds = type(QUERY_KINDS)(QUERY_KINDS["counts"])
+    assert standing_of(account, curator.policy, fewer_kinds).integral == "infinite"
 
 
 def test_a_release_of_another_shape_is_no_answer():
@@ -242,8 +242,8 @@ def test_every_lawful_query_is_answered_alike_whatever_the_records(asked_for):
     query, body = asked_for
     seen = []
     for rows in (NOTHING, BEYOND, ROWS):
-        told = policy(cap=2, limits=Limits(kinds={"sample": {}}))
-        learner = opened(open_curator(rules=told, records=dataset(rows)), plan=Plan.of([query]))
+        samples_only = policy(cap=2, limits=Limits(kinds={"sample": {}}))
+        learner = opened(open_curator(rules=samples_only, records=dataset(rows)), plan=Plan.of([query]))
         reply = learner.query(body, kind="sample")
         assert answer_of(reply, query).cells.shape == (query.records, len(query.axes))
         seen.append((len(reply.body), learner.session.spent))
@@ -304,10 +304,10 @@ def test_a_draw_is_kept_with_its_exact_chance(epsilon, step):
 def test_coins_come_up_as_often_as_they_should():
     steps = np.repeat([-MOST_STEPS, -MOST_STEPS // 3, 0, MOST_STEPS // 2, MOST_STEPS], 20_000)
     for epsilon in EPSILONS:
-        kept = keep(steps, epsilon, RandomWords(stream(epsilon)))
+        retained = keep(steps, epsilon, RandomWords(stream(epsilon)))
         for step in np.unique(steps):
             chance = math.exp(float(epsilon) / 4 * (step / MOST_STEPS - 1))
-            count = int(kept[steps == step].sum())
+            count = int(retained[steps == step].sum())
             assert stats.binomtest(count, 20_000, chance).pvalue > FALSE_ALARM
 
 
@@ -364,8 +364,8 @@ def test_no_law_needs_more_draws_than_the_worst():
     worst = Density(LINE, epsilon, (Scores([-9.0] * 50),) * 50)
     assert (worst.steps_of(np.arange(50)[:, None]) == -MOST_STEPS).all()
     assert most_tried(10_000, epsilon) > 10_000 * math.e
-    kept = keep(np.full(most_tried(10_000, epsilon), -MOST_STEPS), epsilon, RandomWords(stream("worst")))
-    assert 9_700 < kept.sum() < 10_900
+    retained = keep(np.full(most_tried(10_000, epsilon), -MOST_STEPS), epsilon, RandomWords(stream("worst")))
+    assert 9_700 < retained.sum() < 10_900
     assert worst.draw(100, stream("all")).shape == (100, 1)
     assert worst.draw(0, stream("none")).shape == (0, 1)
 

@@ -196,15 +196,15 @@ def test_the_ledger_says_who_summed_and_over_whom_it_was_opened():
     pool = Pool(4, 1, 1)
     pool.run_without_vector(2)
     notes = [entry.note for entry in ledger_of(pool, 0).entries if entry.kind == "charge"]
-    told = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
+    sizes = {"sites": 4, "colluders": 1, "dropouts": 1, "shares": 2}
     assert [notes[0], notes[3]] == ["", ""]
     of_round = json.loads(notes[1])
-    assert {key: of_round[key] for key in told} == told
+    assert {key: of_round[key] for key in sizes} == sizes
     others = [entry.note for entry in ledger_of(pool, 3).entries if entry.kind == "charge"]
     assert others[1] == notes[1]  # all who sum together name the same round
     assert SECURE_COUNTS.note_words(notes[1]) == f"deals shares among 4 sites; the secure sum {of_round['round'][:16]}"
-    assert json.loads(notes[2]) == told
-    assert json.loads(notes[4]) == {**told, "survivors": [0, 1, 3]}
+    assert json.loads(notes[2]) == sizes
+    assert json.loads(notes[4]) == {**sizes, "survivors": [0, 1, 3]}
     assert SECURE_COUNTS.note_words(notes[2]) == (
         "a secure sum over 4 sites (n), at most 1 of them colluding (t), 1 dropping out (u); the noise of one is made "
         "of 2 shares (h)"
@@ -294,9 +294,9 @@ def test_the_kind_is_off_unless_a_policy_names_it():
 
 def test_the_card_says_with_whom_a_curator_sums():
     pool = Pool(3, rules=rules_of(3, least_colluders=2), queries=(planned_of(3, 2),))
-    told = pool.card.limits.kinds[KIND]
-    assert told["members"] == [key(name).public.hex() for name in pool.names]
-    assert told["least_colluders"] == 2
+    limits = pool.card.limits.kinds[KIND]
+    assert limits["members"] == [key(name).public.hex() for name in pool.names]
+    assert limits["least_colluders"] == 2
 
 
 def test_a_member_that_the_steward_takes_out_ends_the_open_sums_with_it():

@@ -72,7 +72,7 @@ ROWS = st.lists(
 )
 
 
-def held(rows, steward=STEWARD):
+def dataset_of(rows, steward=STEWARD):
     frame = pl.DataFrame(
         rows, schema={"unit": pl.String, "x": pl.Float64, "z": pl.Float64, "c": pl.String, "y": pl.String}, orient="row"
     )
@@ -107,7 +107,7 @@ EVERY = (
 @given(ROWS, st.sampled_from(EVERY))
 def test_no_records_make_an_answer_fail_or_warn(rows, case):
     method, item = case
-    dataset = held(rows)
+    dataset = dataset_of(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         answer = answered(dataset, method, item, item, noise=SeededNoise(1, "basel"))
@@ -123,7 +123,8 @@ def test_a_unit_changes_the_value_of_one_block_at_most(rows, count, name):
     rest = [row for row in rows if row[0] != rows[0][0]]
     if rest:
         one, two = (
-            block_values(dataset, item, dataset.blocks(count, SPLIT), count) for dataset in (held(rows), held(rest))
+            block_values(dataset, item, dataset.blocks(count, SPLIT), count)
+            for dataset in (dataset_of(rows), dataset_of(rest))
         )
         assert np.count_nonzero(one != two) <= 1
 
@@ -136,7 +137,7 @@ def test_a_unit_moves_all_scores_of_candidates_one_way(rows, weights):
     rest = [row for row in rows if row[0] != rows[0][0]]
     method = Features(1, max(weights, default=1), Rational(1, 1))
     if rest:
-        moved = class_scores(held(rows), item) - class_scores(held(rest), item)
+        moved = class_scores(dataset_of(rows), item) - class_scores(dataset_of(rest), item)
         assert moved.min() >= 0
         assert moved.max() <= method.sensitivity(STEWARD.most_records_per_unit)
 
@@ -199,7 +200,7 @@ ROWS_OF_PEOPLE = [(f"p{n}", n % 11, (-1) ** n / 2, "ab"[n % 2], ("no", "yes")[n 
 
 
 def test_exact_answers_without_noise():
-    dataset = held(ROWS_OF_PEOPLE)
+    dataset = dataset_of(ROWS_OF_PEOPLE)
     one = Rational(1, 1)
     quartile = Quantile("x", Rational(3, 4), GRID)
     assert answered(dataset, Exponential(one, 3), quartile).value == pytest.approx([8.0])
@@ -211,7 +212,7 @@ def test_exact_answers_without_noise():
 
 
 def test_what_is_told_of_errors():
-    dataset = held(ROWS_OF_PEOPLE)
+    dataset = dataset_of(ROWS_OF_PEOPLE)
     quantile = Quantile("x", Rational(3, 4), GRID)
     (figure,) = answered(dataset, Exponential(Rational(6, 1), 3), quantile).figures()
     # 6 ln(101 / 0.1) / 4 records.
@@ -224,7 +225,7 @@ def test_what_is_told_of_errors():
 
 
 def test_curators_are_read_beside_each_other():
-    reader, dataset = READERS["statistic"], held(ROWS_OF_PEOPLE)
+    reader, dataset = READERS["statistic"], dataset_of(ROWS_OF_PEOPLE)
     bins = Selection((FeatureBins("c", ()), FeatureBins("x", ()), FeatureBins("z", (0.0,))))
     one = answered(dataset, Features(1, 1, Rational(1, 1)), bins)
     other = one.__class__(one.method, one.items, np.array([[[2]]]))
@@ -241,7 +242,7 @@ def test_curators_are_read_beside_each_other():
 def reply_to(limits, planned, body):
     """What came last of a whole study."""
     rules = policy(("ann",), cap=2, limits=limits)
-    learner = Learner(open_curator(rules=rules, records=held(ROWS_OF_PEOPLE)), study=b"s" * 16)
+    learner = Learner(open_curator(rules=rules, records=dataset_of(ROWS_OF_PEOPLE)), study=b"s" * 16)
     reply = learner.propose(Plan.of([planned]))
     return reply if isinstance(reply, Refusal) else learner.query(body, kind="statistic")
 
@@ -252,7 +253,7 @@ def test_a_curator_charges_and_tells_a_quantile():
     release = reply_to(Limits(kinds={"statistic": {}}), planned, body)
     turn = Turn(planned)
     answer = READERS["statistic"].read(
-        release.body, Question(turn, StatisticBody((Quantile("x", HALF, GRID),)), held(ROWS_OF_PEOPLE).schema)
+        release.body, Question(turn, StatisticBody((Quantile("x", HALF, GRID),)), dataset_of(ROWS_OF_PEOPLE).schema)
     )
     # Scores fall by 40 a point and more: beyond two points with a chance below 1e-9, at a scale of 2 records.
     assert abs(answer.value[0] - 5.0) <= 10
@@ -436,8 +437,8 @@ def test_what_is_not_random_is_refused():
 def test_a_large_grid_and_few_records():
     """Of no record, and of one: the whole range may be told, and every chance is positive."""
     counts = np.zeros(1001, np.int64)
-    for held in (counts, counts + (np.arange(1001) == 500)):
-        sensitivity = quantiles.smooth_sensitivity(held, 1, 1, Fraction(1, 8), 1)
+    for dataset_of in (counts, counts + (np.arange(1001) == 500)):
+        sensitivity = quantiles.smooth_sensitivity(dataset_of, 1, 1, Fraction(1, 8), 1)
         assert sensitivity >= 500 * quantiles.ONE
     assert NoisyMax(Fraction(1)).chances(quantiles.rank_scores(counts, 1, 1)) == pytest.approx(1 / 1001)
 
@@ -474,8 +475,8 @@ def test_without_a_name_a_record_changes_its_block_by_what_no_estimate_reads(nam
 
     def said(other):
         rows = (("p1", 100.0, other, "f", "no"), *((f"p{n}", 0.0, float(n), "f", "no") for n in range(30, 60)))
-        held = dataset(rows, unit=bool(name))
-        return int(block_values(held, item, held.blocks(blocks, SPLIT), blocks).sum())
+        dataset_of = dataset(rows, unit=bool(name))
+        return int(block_values(dataset_of, item, dataset_of.blocks(blocks, SPLIT), blocks).sum())
 
     moved = max(abs(said(float(other)) - said(0.0)) for other in range(20))
     method = AggregateMean(blocks=blocks, steps=10, scale=Rational(30, 1))
@@ -487,8 +488,8 @@ def test_without_a_name_a_record_changes_its_block_by_what_no_estimate_reads(nam
 
 
 def test_another_name_is_another_split_and_blocks_are_about_even():
-    held = dataset(tuple((f"p{n}", n / 10, 0.0, "f", "no") for n in range(1000)), unit=True)
-    one, two = held.blocks(4, b"one"), held.blocks(4, b"two")
+    dataset_of = dataset(tuple((f"p{n}", n / 10, 0.0, "f", "no") for n in range(1000)), unit=True)
+    one, two = dataset_of.blocks(4, b"one"), dataset_of.blocks(4, b"two")
     assert not np.array_equal(one, two)
     # A block of 1000 units by chance 1/4 is within 7 deviations of 250 but for 1e-11.
     assert np.abs(np.bincount(one, minlength=4) - 250).max() < 7 * math.sqrt(1000 * 3 / 16)

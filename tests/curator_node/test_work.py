@@ -547,16 +547,16 @@ def test_a_streamed_workload_holds_one_group_at_a_time():
 
 @settings(max_examples=30, deadline=None)
 @given(
-    asked=st.lists(st.integers(0, 4), min_size=1, max_size=20),
+    requests=st.lists(st.integers(0, 4), min_size=1, max_size=20),
     most_bytes=st.sampled_from([0, 700, 1_100, 2_000, 10**6]),
 )
-def test_results_do_not_depend_on_what_the_cache_holds(asked, most_bytes):
+def test_results_do_not_depend_on_what_the_cache_holds(requests, most_bytes):
     rng = np.random.default_rng(10)
     records = make_records(rng, 60, 3)
     errors = rng.random(60) < 0.5
     workloads_ = [(bins(0, 4),), (bins(1, 4),), (bins(0, 4), bins(1, 4)), (bins(2, 300),), (centres(rng, 3, 9),)]
     cache = WorkloadCache(records, most_bytes)
-    for number in asked:
+    for number in requests:
         counted = cache.get(workloads_[number]).count(errors)
         assert np.array_equal(counted, encode_workload(workloads_[number], records).count(errors))
 
