@@ -61,6 +61,7 @@ EDGES = (-1.0, 0.0, 0.5)
 COST = Fraction(1, 10)
 FIFTY = pytest.param(50, 6, 5, marks=pytest.mark.slow)
 FAST = {"networks": False}
+HOW = {"strategy": "cells", "options": FAST, "budget": Budget(1)}
 
 
 def exact(curators, edges=EDGES):
@@ -258,15 +259,9 @@ def test_a_process_that_ends_within_a_round_is_gone_on_with_and_the_sum_is_paid_
 # How curators are pooled, by their cards
 
 
-def pooled(curators, scripts=None, **pooling):
-    return learn(
-        federate(curators, scripts),
-        SOURCE,
-        Budget(1),
-        strategy="cells",
-        options=FAST,
-        pooling=Pooling("secure", **pooling),
-    )
+def pooled(curators, scripts=None, *, colluders=None, dropouts=None, **changes):
+    how = HOW | {"pooling": Pooling("secure", colluders=colluders, dropouts=dropouts)} | changes
+    return learn(federate(curators, scripts), SOURCE, **how)
 
 
 def cards_of(curators):
@@ -356,15 +351,8 @@ def test_colluders_and_dropouts_need_secure_sums():
 def test_every_strategy_of_counts_learns_from_secure_sums(strategy, options):
     curators = members(3, size=300)
     told = []
-    found = learn(
-        federate(curators),
-        SOURCE,
-        Budget(1),
-        strategy=strategy,
-        options=options,
-        progress=lambda what, done, total: told.append((done, total)),
-        pooling=Pooling("secure"),
-    )
+    progress = lambda what, done, total: told.append((done, total))  # noqa: E731
+    found = pooled(curators, strategy=strategy, options=options, progress=progress)
     questions = len(found.study.plan.queries)
     assert told == [(number, questions) for number in range(questions + 1)]
     assert all(done.pooled.noises == 1.5 for done in found.study.rounds)
@@ -401,21 +389,11 @@ def test_an_estimator_learns_and_validates_securely():
 
 def test_a_strategy_that_asks_twice_goes_on_with_those_that_are_left():
     curators = members(6, size=200)
-    found = learn(
-        federate(curators, {"site 05": silent_from(8)}),
-        SOURCE,
-        Budget(1),
-        strategy="additive",
-        options={"choice_share": "1/4", "chosen": 1},
-        pooling=Pooling("secure"),
-    )
+    options = {"choice_share": "1/4", "chosen": 1}
+    found = pooled(curators, {"site 05": silent_from(8)}, strategy="additive", options=options)
     assert [done.pooled.sites for done in found.study.rounds] == [6, 5]
     assert found.model() is not None
     assert "it is in a sum" in found.study.left_out["site 05"]
-
-
-HOW = {"strategy": "cells", "options": FAST, "budget": Budget(1)}
-SECURE = {"pooling": Pooling("secure")}
 
 
 def with_poor(count, *poor, cap="1/2"):
@@ -461,7 +439,7 @@ def retired(study):
 
 def test_a_plan_that_one_refuses_is_drafted_again_for_the_rest_in_other_sessions():
     curators = with_poor(3, "site 01")
-    study = learn(federate(curators), SOURCE, **HOW, **SECURE).study
+    study = pooled(curators).study
     assert study.survivors == ["site 00", "site 02"]
     assert study.left_out == {
         "site 01": "the plan costs more than is left; ask for an epsilon of at most 0.5 (scales times 2)"
@@ -487,7 +465,7 @@ def test_one_that_does_not_answer_the_proposal_is_left_out_and_tolerated_dropout
     scripts = {"site 03": silent_from(0)}
     if at:
         scripts["site 04"] = until_the_second_card
-    study = learn(federate(curators, scripts), SOURCE, **HOW, **SECURE).study
+    study = pooled(curators, scripts).study
     rest = [name for name in curators if name not in scripts]
     planned = study.kinds.queries(study.plan)[0]
     assert study.survivors == rest
@@ -500,7 +478,7 @@ def test_one_that_does_not_answer_the_proposal_is_left_out_and_tolerated_dropout
 
 def test_one_that_accepted_at_another_cost_is_left_out_too():
     curators = members(4)
-    study = learn(federate(curators, {"site 02": quotes("site 02", "1/2")}), SOURCE, **HOW, **SECURE).study
+    study = pooled(curators, {"site 02": quotes("site 02", "1/2")}).study
     assert study.survivors == ["site 00", "site 01", "site 03"]
     assert "broke the protocol" in study.left_out["site 02"]
     assert account(curators["site 02"]).total_spent == 0
@@ -509,7 +487,7 @@ def test_one_that_accepted_at_another_cost_is_left_out_too():
 def test_one_curator_alone_makes_no_sum_and_nobody_is_said_to_be_silent_that_was_not():
     curators = with_poor(2, "site 01")
     with pytest.raises(NoCuratorError, match="was not begun: 1 of 2 curators are left") as caught:
-        learn(federate(curators), SOURCE, **HOW, **SECURE)
+        pooled(curators)
     assert "nothing was charged" in str(caught.value)
     assert "site 00: it answered all that it was asked" in str(caught.value)
     assert "no reply" not in str(caught.value)
@@ -519,12 +497,7 @@ def test_one_curator_alone_makes_no_sum_and_nobody_is_said_to_be_silent_that_was
 def test_told_dropouts_that_fit_no_smaller_plan_are_used_for_those_that_refuse():
     """With t = 2 and u = 1 four cannot sum, as five can of whom one is gone."""
     curators = members(5)
-    study = learn(
-        federate(curators, {"site 00": silent_from(0)}),
-        SOURCE,
-        **HOW,
-        pooling=Pooling("secure", colluders=2, dropouts=1),
-    ).study
+    study = pooled(curators, {"site 00": silent_from(0)}, colluders=2, dropouts=1).study
     assert retired(study) == dict.fromkeys(curators, 0)
     assert study.rounds[0].took_part == tuple(names_of(5)[1:])
 
@@ -544,7 +517,7 @@ def test_attempts_are_bounded():
         return script
 
     scripts = {name: gone_after(number) for number, name in enumerate(names_of(ATTEMPTS))}
-    study = learn(federate(curators, scripts), SOURCE, **HOW, **SECURE).study
+    study = pooled(curators, scripts).study
     assert len(study.retired["site 11"]) == ATTEMPTS - 1
     assert study.survivors == names_of(12)[ATTEMPTS:]
     assert len(study.kinds.queries(study.plan)[0].participants) == 12 - ATTEMPTS + 1
@@ -553,7 +526,7 @@ def test_attempts_are_bounded():
 @pytest.mark.slow
 def test_a_validation_is_drafted_again_too():
     curators = with_poor(3, "site 02", cap="3/2")
-    fitted = learn(federate({name: curators[name] for name in ("site 00", "site 01")}), SOURCE, **HOW, **SECURE)
+    fitted = pooled({name: curators[name] for name in ("site 00", "site 01")})
     found = validate(
         federate(curators, {"site 02": silent_from(0)}),
         fitted.model(),
@@ -574,7 +547,7 @@ def test_a_process_that_ends_between_two_attempts_is_gone_on_with_elsewhere(tmp_
 
     def attempt(carrier):
         with Journal(tmp_path / "journal", Settings("0", bytes(32), {}), clock=Clock(), entropy=ENTROPY) as journal:
-            return learn(journalled(journal, curators, carrier), SOURCE, **HOW, **SECURE)
+            return learn(journalled(journal, curators, carrier), SOURCE, **HOW, pooling=Pooling("secure"))
 
     def ends_at(at):
         return EndsAt(Scripted(curators, {"site 02": silent_from(0)}), at)

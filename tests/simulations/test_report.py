@@ -151,11 +151,7 @@ def hostile():
         make_learner(HOSTILE, curators=names, outcome=f"refusal:{HOSTILE}", strategy=HOSTILE),
         make_learner("cells", curators=names, rounds=3),
         curators=names,
-        title=HOSTILE,
-        description=HOSTILE,
-        created=HOSTILE,
-        version=HOSTILE,
-        command=HOSTILE,
+        **dict.fromkeys(("title", "description", "created", "version", "command"), HOSTILE),
         config_toml="</code></pre></details>" + HOSTILE,
         notes=(HOSTILE,),
     )
@@ -516,15 +512,8 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
 
 def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other():
     expected = Expected(value=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
-    score = Score(
-        value=0.937,
-        value_se=0.004,
-        constant=0.63,
-        ceiling=0.978,
-        expected=expected,
-        further=0.945,
-        further_ceiling=0.966,
-    )
+    fields = {"value": 0.937, "value_se": 0.004, "constant": 0.63, "ceiling": 0.978}
+    score = Score(**fields, expected=expected, further=0.945, further_ceiling=0.966)
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
