@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -239,15 +240,9 @@ def test_the_choice_gets_the_first_half_only():
         return rows[:, 0]
 
     generator = np.random.default_rng(1)
-    play(
-        lambda count: generator.integers(0, 3, count),
-        lambda count: generator.integers(0, 3, count),
-        claimed="0",
-        error_rate=0.05,
-        neighbours="",
-        draws=5_001,
-        statistics={"told": looked_at},
-    )
+    outcomes = partial(generator.integers, 0, 3)
+    how = {"error_rate": 0.05, "neighbours": "", "draws": 5_001, "statistics": {"told": looked_at}}
+    play(outcomes, outcomes, claimed="0", **how)
     first, second = choose_events(*(np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"), 0.05, {})
     assert first is not None
     assert second is not None
@@ -289,14 +284,8 @@ def test_an_adversary_s_own_statistic_is_tried():
 )
 def test_outcomes_of_many_forms_are_read(change):
     first, second = noisy([0, 0], 1, 1), noisy([1, 0], 1, 2)
-    attack = play(
-        lambda n: change(first(n)),
-        lambda n: change(second(n)),
-        claimed="1",
-        draws=4_000,
-        error_rate=0.05,
-        neighbours="",
-    )
+    one, two = (lambda n, draw=draw: change(draw(n)) for draw in (first, second))
+    attack = play(one, two, claimed="1", draws=4_000, error_rate=0.05, neighbours="")
     assert attack.lower_bound > 0.5
 
 

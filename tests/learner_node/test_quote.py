@@ -297,14 +297,15 @@ def run(*arguments, code=0):
     return result
 
 
+def schema_text(keys):
+    ends = 'kind = "numeric"\nlower = -2.0\nupper = 2.0\n'
+    attributes = "".join(f'[[attributes]]\nname = "{name}"\n{ends}' for name in ("x", "y"))
+    return f'label = "sick"\nclasses = ["no", "yes"]\n{keys}\n{attributes}'
+
+
 def test_a_file_with_its_schema(tmp_path):
     ring(50).drop("sick").write_csv(tmp_path / "own.csv")
-    (tmp_path / "schema.toml").write_text(
-        'label = "sick"\nclasses = ["no", "yes"]\nround_size = 300\n'
-        + "".join(
-            f'[[attributes]]\nname = "{name}"\nkind = "numeric"\nlower = -2.0\nupper = 2.0\n' for name in ("x", "y")
-        )
-    )
+    (tmp_path / "schema.toml").write_text(schema_text("round_size = 300"))
     arguments = (tmp_path / "own.csv", "--schema", tmp_path / "schema.toml", "--epsilons", "1/3", "--problems", 3)
     found = json.loads(run(*arguments, "--sites", 2, "--option", "cells=5", "--json").stdout)
     assert found["target_size"] == 600
@@ -351,12 +352,8 @@ def test_a_file_speaks_of_the_records_that_count(tmp_path):
     """A unit's records beyond the bound are left out, as curators leave them out."""
     frame = ring(40).drop("sick").with_columns(patient=pl.Series([f"p{row // 4}" for row in range(40)]))
     frame.write_csv(tmp_path / "own.csv")
-    (tmp_path / "schema.toml").write_text(
-        'label = "sick"\nclasses = ["no", "yes"]\nunit = "patient"\nmost_records_per_unit = 3\nround_size = 100\n'
-        + "".join(
-            f'[[attributes]]\nname = "{name}"\nkind = "numeric"\nlower = -2.0\nupper = 2.0\n' for name in ("x", "y")
-        )
-    )
+    declared = schema_text('unit = "patient"\nmost_records_per_unit = 3\nround_size = 100')
+    (tmp_path / "schema.toml").write_text(declared)
     arguments = (tmp_path / "own.csv", "--schema", tmp_path / "schema.toml", "--epsilons", 1, "--problems", 3)
     assert json.loads(run(*arguments, "--json").stdout)["source_records"] == 30
 

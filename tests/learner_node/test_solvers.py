@@ -578,13 +578,8 @@ def test_without_noise_each_class_is_weighted_to_its_own_records():
     frame = frame.with_columns(sick=np.where(rng.random(3000) < expit(1.5 * frame["x"].to_numpy()), "yes", "no"))
     source = ring(400, seed=3).drop("sick")
     options = {"bins": 6, "hidden": [4], "epochs": 5}
-    learned = learn(
-        federate({"basel": open_curator("basel", frame, noise=NoNoise(), round_size=3000)}),
-        source,
-        Budget(1),
-        strategy="importance",
-        options=options,
-    )
+    federation = federate({"basel": open_curator("basel", frame, noise=NoNoise(), round_size=3000)})
+    learned = learn(federation, source, Budget(1), strategy="importance", options=options)
     estimate = learned.estimates[""]
     # Without noise, a mass of two classes is off by what the variance of Poisson counts lets it: six of its errors.
     assert estimate.weights.sum() == pytest.approx(3000, abs=DEVIATIONS * np.sqrt(3000))
@@ -597,13 +592,8 @@ def test_a_class_with_hardly_a_record_leaves_finite_weights():
     frame = ring(200, seed=1)
     frame = frame.with_columns(sick=np.array(["no"] + ["yes"] * 199))
     options = {"hidden": [4], "epochs": 2}
-    learned = learn(
-        federate({"basel": open_curator("basel", frame)}),
-        ring(60, seed=3).drop("sick"),
-        Budget("1/20"),
-        strategy="importance",
-        options=options,
-    )
+    federation, source = federate({"basel": open_curator("basel", frame)}), ring(60, seed=3).drop("sick")
+    learned = learn(federation, source, Budget("1/20"), strategy="importance", options=options)
     estimate = learned.estimates[""]
     assert np.isfinite(estimate.weights).all()
     assert (estimate.weights > 0).all()
