@@ -38,7 +38,7 @@ _LINE = 64
 Role = Literal["curator", "learner"]
 MOST_NAME, MOST_SAID = 100, 200
 """Most characters of a holder's name, and of each other text on a card."""
-Said = Annotated[str, msgspec.Meta(max_length=MOST_SAID)]
+CardText = Annotated[str, msgspec.Meta(max_length=MOST_SAID)]
 
 
 class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -57,8 +57,8 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # of this format
     role: Role  # what the key is for; a fingerprint differs by role
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_NAME)]  # of the holder
-    organisation: Said = ""  # of the holder; may be empty
-    contact: Said = ""  # how to reach the holder; may be empty. Never take it as the way to check the fingerprint.
+    organisation: CardText = ""  # of the holder; may be empty
+    contact: CardText = ""  # how to reach the holder; may be empty. Never take it as the way to check the fingerprint.
     key: Key  # the public key
     issued: Seconds  # when the card was made
     until: Seconds = 0  # when it stops being valid; 0: never

@@ -56,10 +56,10 @@ class PrintedCounts(Counts):
 
     def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
         """The precision of counts; none is stated for ratios."""
-        said = super().precision(planned, unit)
+        sentence = super().precision(planned, unit)
         if self.private_planned(planned):
-            return said
-        return f"{said.partition(', each number right')[0]}; {said.rpartition('; ')[2]}"
+            return sentence
+        return f"{sentence.partition(', each number right')[0]}; {sentence.rpartition('; ')[2]}"
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """All released numbers, cell by cell: float64 for ratios, else int64; errors as for `counts`."""

@@ -1,4 +1,7 @@
-"""Upgrades of a ledger's tables to this program's version, by alembic, which a serving curator does not need."""
+"""Upgrades of a ledger's tables to this program's version.
+
+This module alone loads alembic, which a serving curator does not need.
+"""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The command `expril`: who it is for is in the files of the roles, and what it does in the packages."""
+"""The command `expril`, put together from the files of the roles.
+
+It is apart from them so that they can be imported without running it.
+"""
 
 import logging
 import os

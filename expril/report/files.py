@@ -36,11 +36,11 @@ def lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "--
     return "\n".join(written)
 
 
-def table(shown: Table[Item]) -> str:
+def table(source: Table[Item]) -> str:
     """A table of plain texts."""
-    columns = shown.written
+    columns = source.written
     rows = []
-    for group in shown.groups:
+    for group in source.groups:
         if group.title:
             rows.append([f"*{plain(group.title)}*", *[""] * (len(columns) - 1)])
         rows += [[_text(column.text(item)) for column in columns] for item in group.rows]
@@ -103,18 +103,18 @@ def _provenance(title: str, where: Provenance) -> list[str]:
     return [plain(facts), fence(where.command), *skipped]
 
 
-def csv_table(shown: Table[Any]) -> str:
+def csv_table(source: Table[Any]) -> str:
     """A header line and a table's rows, group after group; titles of groups are left out."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(column.heading for column in shown.written)
+    writer.writerow(column.heading for column in source.written)
     writer.writerows(
-        [column.text(item).text for column in shown.written] for group in shown.groups for item in group.rows
+        [column.text(item).text for column in source.written] for group in source.groups for item in group.rows
     )
     return out.getvalue()
 
 
-def as_object(found: object) -> object:
+def as_object(struct: object) -> object:
     """A msgspec struct as JSON values; a number that is not finite becomes its text, such as "inf", as in CSV."""
 
     def jsonable(value: Any) -> Any:
@@ -124,4 +124,4 @@ def as_object(found: object) -> object:
             return [jsonable(inner) for inner in value]
         return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
-    return jsonable(msgspec.to_builtins(found))
+    return jsonable(msgspec.to_builtins(struct))

@@ -1,4 +1,7 @@
-"""Waits for curators that say "later", or lets another process resume the study, instead of going on without them."""
+"""Waits for curators that say "later", or lets another process resume the study, instead of going on without them.
+
+It wraps any carrier, so it belongs to none of them.
+"""
 
 import time
 from collections.abc import Callable, Collection, Mapping

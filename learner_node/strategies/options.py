@@ -30,7 +30,7 @@ def names_of(maker: Callable[..., object]) -> list[str]:
     return ["**" if parameter.kind is parameter.VAR_KEYWORD else parameter.name for parameter in parameters]
 
 
-def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
+def whole_number(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
     """The value of an option; ValueError unless it is a whole number in that range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")
@@ -38,8 +38,8 @@ def whole(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
 
 
 def whole_or_none(name: str, value: object) -> int | None:
-    """The value of an option that may be None, else as `whole`."""
-    return None if value is None else whole(name, value)
+    """The value of an option that may be None, else as `whole_number`."""
+    return None if value is None else whole_number(name, value)
 
 
 def number(name: str, value: object) -> float:
@@ -53,7 +53,7 @@ def widths(value: object) -> tuple[int, ...]:
     """The option `hidden`; ValueError or TypeError unless it is a list of widths of layers."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError("hidden must be a list of whole numbers, one width a layer")
-    return tuple(whole("each width of hidden", width) for width in value)
+    return tuple(whole_number("each width of hidden", width) for width in value)
 
 
 def texts(name: str, value: object) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ HIDDEN = (32, 32)
 
 def rounds_and_shares(rounds: int, shares: Sequence[Share] | None, least: int = 1) -> Rounds:
     """Rounds and shares of a strategy that needs at least `least` rounds."""
-    count = whole("rounds", rounds, least=least, most=MOST_QUERIES)
+    count = whole_number("rounds", rounds, least=least, most=MOST_QUERIES)
     return count, exact_shares(count, shares)
 
 
@@ -135,7 +135,7 @@ def additive(
     """Options of `AdditiveStrategy`."""
     names = None if attributes is None else texts("attributes", attributes)
     share = part_of_epsilon("choice_share", choice_share)
-    values = names, whole_or_none("bins", bins), share, whole("chosen", chosen)
+    values = names, whole_or_none("bins", bins), share, whole_number("chosen", chosen)
     if names is not None and share:
         raise ValueError("with attributes named there is none to choose; leave choice_share out")
     return values
@@ -163,7 +163,7 @@ def cells_of_number(
 
 def attributes_chosen(*, chosen: int | None = None) -> int | None:
     """Number of attributes that each curator chooses first, 0 for none; None decides by public facts."""
-    return None if chosen is None else whole("chosen", chosen, least=0, most=100)
+    return None if chosen is None else whole_number("chosen", chosen, least=0, most=100)
 
 
 def cells(
@@ -194,8 +194,8 @@ def importance(
     """Options of `ImportanceStrategy`."""
     training = TrainingOptions(
         widths(hidden),
-        whole("epochs", epochs),
-        whole("batch_size", batch_size),
+        whole_number("epochs", epochs),
+        whole_number("batch_size", batch_size),
         number("learning_rate", learning_rate),
         number("weight_decay", weight_decay),
     )
@@ -207,7 +207,7 @@ def informative(
 ) -> tuple[Rounds, int, int | None]:
     """Options of `InformativeStrategy`."""
     rounds = rounds_and_shares(2, [1, 3] if shares is None else shares)
-    return rounds, whole("pairs", pairs), whole_or_none("bins", bins)
+    return rounds, whole_number("pairs", pairs), whole_or_none("bins", bins)
 
 
 def new_features(
@@ -222,7 +222,7 @@ def new_features(
 ) -> tuple[Rounds, int | None, bool, int, bool, TrainingOptions]:
     """Options of `NewFeaturesStrategy`."""
     plan = rounds_and_shares(rounds, shares, least=2), whole_or_none("cells", cells)
-    asks = flag("score", score), whole("projections", projections, least=0), flag("learned", learned)
+    asks = flag("score", score), whole_number("projections", projections, least=0), flag("learned", learned)
     if not (score or projections):
         raise ValueError("ask the score, projections, or both")
     return *plan, *asks, TrainingOptions(widths(hidden))
@@ -254,7 +254,7 @@ class PaperOptions:
     printed: bool = False  # use `paper_ratio`, whose claim is wrong; simulations only
 
     def __post_init__(self) -> None:
-        whole("rounds", self.rounds, most=MOST_QUERIES - 1)
+        whole_number("rounds", self.rounds, most=MOST_QUERIES - 1)
         if self.weighting not in (LEAST_SQUARES, TILT):
             raise ValueError(f'weighting must be "{LEAST_SQUARES}" or "{TILT}"')
         if self.weighting == TILT and self.printed:
@@ -262,7 +262,7 @@ class PaperOptions:
         for name in ("bins", "label_steps"):
             whole_or_none(name, getattr(self, name))
         for name in ("epochs", "batch_size"):
-            whole(name, getattr(self, name))
+            whole_number(name, getattr(self, name))
         for name in ("reweight", "soft_labels", "printed"):
             flag(name, getattr(self, name))
         for name in ("learning_rate", "weight_decay"):
@@ -295,23 +295,23 @@ def selected_cells(
 ) -> tuple[int, Fraction, tuple[int, ...]]:
     """Options of `SelectedCellsStrategy`; those of `cells` are checked, but not returned."""
     cells_of_two(cells=cells, networks=networks)
-    count = whole("features", features, most=100)
+    count = whole_number("features", features, most=100)
     exact = part_of_epsilon("share", share)
     if not exact:
         raise ValueError("share must be above 0: choosing attributes costs epsilon")
     if len(weights) != 2:
         raise ValueError("weights must be two whole numbers, one a class")
-    return count, exact, tuple(whole("each of weights", weight, most=1000) for weight in weights)
+    return count, exact, tuple(whole_number("each of weights", weight, most=1000) for weight in weights)
 
 
 def site_forest(*, trees: int = 10, depth: int | None = None) -> tuple[int, int | None]:
     """Options of `ForestStrategy`."""
-    return whole("trees", trees, most=1000), None if depth is None else whole("depth", depth, most=12)
+    return whole_number("trees", trees, most=1000), None if depth is None else whole_number("depth", depth, most=12)
 
 
 def site_kernel_svm(*, frequencies: int | None = None, regulariser: int | None = None) -> tuple[int | None, int | None]:
     """Options of `KernelSvmStrategy`."""
-    count = None if frequencies is None else whole("frequencies", frequencies, most=2000)
+    count = None if frequencies is None else whole_number("frequencies", frequencies, most=2000)
     return count, site_linear_model(regulariser=regulariser)
 
 
@@ -321,7 +321,7 @@ def site_linear() -> None:
 
 def site_linear_model(*, regulariser: int | None = None) -> int | None:
     """Options of `LinearStrategy`."""
-    return None if regulariser is None else whole("regulariser", regulariser, most=10**9)
+    return None if regulariser is None else whole_number("regulariser", regulariser, most=10**9)
 
 
 def site_naive_bayes(*, bins: int | None = None) -> int | None:

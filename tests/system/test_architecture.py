@@ -373,3 +373,73 @@ def test_what_writes_documents_knows_no_word_of_any_study():
     for path in sorted((ROOT / "expril" / "report").iterdir()):
         if path.is_file():
             assert not re.findall(words, path.read_text(encoding="utf-8"), re.IGNORECASE), path.name
+
+
+NAMELESS = {
+    *(
+        "found",
+        "told",
+        "one",
+        "each",
+        "known",
+        "own",
+        "asked",
+        "held",
+        "led",
+        "whole",
+        "said",
+        "seen",
+        "wanted",
+        "made",
+    ),
+    *("both", "another", "alone", "together", "gathered", "scored", "shown", "given", "taken", "it", "these", "those"),
+    *("them", "some", "such", "came", "went", "got"),
+}
+"""Participles and pronouns that say nothing of what they hold."""
+SERIALISED = {("protocol/kinds/statistic.py", "asked"), ("simulations/report/model.py", "held")}
+
+
+def bound_names(nodes):
+    """Of variables, arguments, functions and classes."""
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def test_names_are_nouns_of_what_they_hold():
+    names = {(place(path), name) for path in FILES for name in bound_names(nodes_of(path)) if not name.isupper()}
+    bound = {(file, name.strip("_").lower()) for file, name in names}
+    assert {pair for pair in bound if pair[1] in NAMELESS} == SERIALISED
+    assert set(bound_names(ast.walk(ast.parse("for each in x: pass")))) == {"each"}
+
+
+def test_modules_are_nouns_of_what_they_hold():
+    assert not {name for name in MODULES if name.rpartition(".")[2] in NAMELESS}
+
+
+CRUMB = 100
+WHOLE = {"__init__", "__main__", "env"}
+
+
+def test_a_short_module_of_one_importer_says_why_it_is_one():
+    """A module below 100 lines has several importers, a row in a table of kinds, or more than one line of reason."""
+    used = all_imports(MODULES)
+    crumbs = set()
+    for path in FILES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        importers = {other for other, names in used.items() if name in names and other != name}
+        text = path.read_text(encoding="utf-8")
+        if (
+            path.stem not in WHOLE
+            and not {"migrations", "kinds"} & set(name.split("."))
+            and len(text.splitlines()) < CRUMB
+            and len(importers) < 2
+        ):
+            reason = ast.get_docstring(ast.parse(text)) or ""
+            if "\n" not in reason:
+                crumbs.add(name)
+    assert crumbs == set()
