@@ -13,13 +13,23 @@ NOW = 1_767_225_600
 """Seconds since 1970: the start of 2026."""
 KEYS = {"cryptography.hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey",
         "cryptography.hazmat.primitives.asymmetric.x25519": "X25519PrivateKey"}  # fmt: skip
-_numbers = itertools.count()
+WRITERS = ("files.py", "new_files.py", "private_files.py")
+"""Modules that write files whole, in this tree and before; the names of their drafts are drawn apart."""
+_numbers, _drafts = itertools.count(), itertools.count()
 
 
 def drawn(size):
-    """The next bytes of a stream that each process begins anew."""
-    stream = hashlib.shake_256(b"held" + next(_numbers).to_bytes(8, "big"))
-    return stream.digest(size)
+    """The next bytes of a stream that each process begins anew; those of a draft's name are of another stream.
+
+    How often a file is written decides nothing, and must not move what keys and noise are drawn from.
+    """
+    frame, names = sys._getframe(1), []
+    while frame is not None and len(names) < 6:
+        names.append(frame.f_code.co_filename.rpartition("/")[2])
+        frame = frame.f_back
+    of_draft = any(name in WRITERS for name in names)
+    place = next(_drafts if of_draft else _numbers)
+    return hashlib.shake_256((b"draft" if of_draft else b"held") + place.to_bytes(8, "big")).digest(size)
 
 
 class AfterKeys:
