@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.common import Result, at_least, at_most
 from curator_node.ledger import Caps, Ledger, Reservation, StudyKey, memory_ledger
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import position_at
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import Row
 from expril.audit.recompute.receipts import hold_checkpoints

@@ -18,7 +18,6 @@ What everybody must know to read one (entries, signed heads, terms) is in `proto
 """
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.book import Caps, Ledger, Reservation, memory_ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.errors import (
     AnswerGoneError,
@@ -31,6 +30,7 @@ from curator_node.ledger.errors import (
     StoreFullError,
     TooManyStudiesError,
 )
+from curator_node.ledger.ledger import Caps, Ledger, Reservation, memory_ledger
 from curator_node.ledger.studies import Owed, StudyAccount, StudyKey
 
 __all__ = [

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from curator_node.ledger.book import Ledger
 from curator_node.ledger.chain import create_ledger
 from curator_node.ledger.checks import Evidence, StoredLedger
 from curator_node.ledger.engines import read_url, require_sqlite, shown_url
 from curator_node.ledger.exports import is_export, read_export
+from curator_node.ledger.ledger import Ledger
 from curator_node.ledger.marks import FileMark
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, read_only_url, sqlite_url
 from expril.files import new_file, private_draft

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.book import Ledger
 from curator_node.ledger.chain import UNFINISHED
 from curator_node.ledger.checks import Finding, check_evidence, load
 from curator_node.ledger.engines import require_sqlite
+from curator_node.ledger.ledger import Ledger
 from curator_node.ledger.marks import Marked, MemoryMark, read_mark
 from curator_node.ledger.places import Place, create_ledger_file, mark_path, place_text, read_evidence, read_store
 from curator_node.ledger.store import DatabaseStore, LedgerStore, sqlite_url

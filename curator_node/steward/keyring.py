@@ -17,8 +17,8 @@ import msgspec
 from curator_node.identities import FormerKey, Keys
 from curator_node.key_files import read_key, write_key
 from curator_node.ledger import Account
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import load
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.places import open_mark, url_and_mark
 from curator_node.ledger.store import DatabaseStore
 from curator_node.policy import Instant, PublicKey, instant, written_instant

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from curator_fakes import NOW, Learner, key, mass_body, open_curator, plan_of
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.exports import export_ledger
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.store import MemoryStore
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute import Pins, recompute

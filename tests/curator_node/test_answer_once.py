@@ -32,8 +32,8 @@ from curator_fakes import (
 from curator_node.answering import Seat
 from curator_node.identities import FormerKey, Keys
 from curator_node.ledger import create_ledger
-from curator_node.ledger.book import Ledger, hand_over
 from curator_node.ledger.checks import check, load
+from curator_node.ledger.ledger import Ledger, hand_over
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.sealing import StateSealer
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url

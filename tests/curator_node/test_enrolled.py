@@ -34,8 +34,8 @@ from curator_fakes import (
 )
 from curator_node.daemon.folder import answer_folder
 from curator_node.ledger import BoundElsewhereError, Caps, HandedOverError, Ledger, Reservation, StudyKey, create_ledger
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import check, load
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import DatabaseStore, MemoryStore, Row, sqlite_url
 from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Policy

@@ -39,10 +39,10 @@ from curator_fakes import (
 )
 from curator_node.key_files import write_key
 from curator_node.ledger import Caps, HaltedError, Ledger, Reservation, StudyKey, create_ledger
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import pack, position_at, stubs_of
 from curator_node.ledger.chain import Chain, marked_at_end
 from curator_node.ledger.checks import load
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.marks import FIRST_SLOT, SLOT, FileMark, Marked, MemoryMark, OpenBranch, read_mark
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, backup, sqlite_url

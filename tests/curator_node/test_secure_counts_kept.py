@@ -15,8 +15,8 @@ from curator_fakes import NOW, CountingEntropy, dataset, key, ledger_over, messa
 from curator_node.admission import ENVELOPE_ROOM
 from curator_node.identities import FormerKey
 from curator_node.ledger import Ledger
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.checks import check, load
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.marks import Marked, MemoryMark
 from curator_node.ledger.places import create_ledger_file
 from curator_node.ledger.sealing import StateSealer

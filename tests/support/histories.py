@@ -16,9 +16,9 @@ from curator_node.ledger import (
     StudyKey,
     create_ledger,
 )
-from curator_node.ledger.book import hand_over
 from curator_node.ledger.branches import BranchTrace
 from curator_node.ledger.errors import BoundElsewhereError
+from curator_node.ledger.ledger import hand_over
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import MemoryStore
 from protocol.envelopes import LABEL, SigningKey, digest

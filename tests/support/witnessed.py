@@ -2,7 +2,7 @@
 
 from curator_fakes import key
 from curator_node.ledger import memory_ledger
-from curator_node.ledger.book import hand_over
+from curator_node.ledger.ledger import hand_over
 from protocol.ledger.checkpoints import Submission, make_checkpoint, sign_checkpoint
 from protocol.ledger.entries import EntryKind, decode_entry, entry_hash
 from protocol.ledger.merkle import Tree
