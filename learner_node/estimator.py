@@ -1,6 +1,7 @@
 """Estimators for scikit-learn users: one `fit` is one study with the curators of a federation.
 
-`learner_node.study.learn` says what a study does. Here tables become records, and predictions class names or numbers.
+`learner_node.study.learn` says what a study does. This module turns tables into records, and predictions into class
+names or numbers.
 """
 
 import warnings
@@ -61,10 +62,10 @@ UNPICKLED = ("federation", "study_", "learned_")
 
 
 class StudyEstimator(BaseEstimator):
-    """What classifier and regressor share: one `fit` is one study.
+    """The common base of classifier and regressor: one `fit` is one study.
 
     Args:
-        federation: whom to ask, and how; shared, not copied, by `clone`. With its `all_or_none`, a study that one
+        federation: whom to ask, and how. `clone` does not copy it. If its `all_or_none` is set, a study that one
             curator refuses is opened nowhere and costs nothing.
         strategy: a name of `learner_node.strategies`.
         options: of the strategy.
@@ -73,9 +74,9 @@ class StudyEstimator(BaseEstimator):
             curators open together, see docs/learner.md.
         colluders, dropouts: with "secure", as in `learner_node.study.pooling.Pooling`.
         purpose: what the stewards read about the study.
-        validation: epsilon of a `validate` that is to follow, at most: the stewards read of both at once.
-        large_epsilon: confirms an epsilon of 100 or more, which protects nothing; without it, such a one is refused as
-            a slip (100 for 1.00).
+        validation: largest epsilon of a later `validate`; the stewards read of it together with the study.
+        large_epsilon: confirms an epsilon of 100 or more, which protects nothing; otherwise such an epsilon is refused
+            as a slip (100 for 1.00).
         random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
 
     Attributes:
@@ -83,16 +84,16 @@ class StudyEstimator(BaseEstimator):
         feature_names_in_: their names, where `fit` got a table with column names.
         schema_: of the card.
         models_, estimates_: final model and source estimate, under "" or (pooling "site") under curators' names.
-        accuracy_estimate_: of a pooled model, what the model may be expected to score on records like the private
-            ones, with an interval and the verdict whether it beats the majority class, from the same answers; None
-            with pooling "site" (see `estimates_`) or where the strategy's answers cannot tell.
-        population_: which records the curators count, in words, by their cards; "" where each record is a privacy unit.
-            A source that holds many records of a unit is reduced to as many by `learner_node.study.cards.counted`.
-        study_, learned_: the study with its transcripts, and all that it gave; not kept in a pickle.
+        accuracy_estimate_: expected accuracy of a pooled model on records like the private ones, with an interval and
+            the verdict whether it beats the majority class. It is computed from the same answers; None with pooling
+            "site" (see `estimates_`) or where the strategy's answers do not determine it.
+        population_: a sentence on which records the curators count, by their cards; "" where each record is a privacy
+            unit. `learner_node.study.cards.counted` reduces a source to as many records of each unit.
+        study_, learned_: the study with its transcripts, and all its results; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.
-        left_out_: curators whose answers are in no model -> why, in words: it did not answer or refused, or its card or
-            its answers cannot be true.
+        left_out_: curator whose answers are in no model -> the reason in words: it did not answer or refused, or its
+            card or its answers cannot be true.
     """
 
     def __init__(  # noqa: PLR0913 - each is stated alone
@@ -133,7 +134,7 @@ class StudyEstimator(BaseEstimator):
 
         Raises:
             ConfigurationError: no federation, or a wrong parameter, record or plan; nothing was charged.
-            NoCuratorError: no curator accepted, or none answered everything; says what became of each.
+            NoCuratorError: no curator accepted, or none answered everything; the text says what became of each.
 
         Warns:
             StudyWarning: the study may bring less than it costs (`doubts.doubts_about`); nothing was asked yet.
@@ -155,15 +156,14 @@ class StudyEstimator(BaseEstimator):
 
         Returns:
             n source records. First come the card's attributes in its order: Float64 or String, with the learner's own
-                values
-            (not clipped to the bounds; null where missing). Then come the `keep` columns, `weight` (private records
-                that the
-            row stands for) and `<label>`: a number's expected value, or the likeliest class. For classes,
-            `<label>_probability` follows: of the positive class, or of the likeliest one if there are more than two.
+            values (not clipped to the bounds; null where missing). Then come the `keep` columns, `weight` (private
+            records that the row stands for) and `<label>`: a number's expected value, or the likeliest class. For
+            classes, `<label>_probability` follows: of the positive class, or of the likeliest one of more than two.
 
         Raises:
             NotFittedError: before `fit`.
-            ConfigurationError: a name is taken by a column that is kept, or `keep` names none of the source.
+            ConfigurationError: a kept column has the name of an added one, or `keep` names a column that cannot be
+                kept.
         """
         check_is_fitted(self, "models_")
         estimate = pooled_estimate([self.estimates_[name] for name in self._names(curator)])
@@ -285,10 +285,10 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
     Attributes:
         classes_: (C,) class names of the curators' card; of two, the second is the positive one.
-        recalls_: of a pooled model of more than two classes, class name -> the share of its records that the model may
-            be expected to call so, with a 95 % interval, from the same answers; empty where they cannot tell.
-        recalibrated_: after `validate(..., recalibrate=True)`, this classifier with risks that fit the answers, in the
-            same order, or as they are where the answers do not speak against them; these are no validation of it.
+        recalls_: for a pooled model of more than two classes, class name -> its expected recall with a 95 % interval,
+            from the same answers; empty where they do not determine it.
+        recalibrated_: after `validate(..., recalibrate=True)`, a copy with recalibrated risks in the same order. Risks
+            stay as they are unless the answers favour the change. These answers do not validate the copy.
 
     And those of `StudyEstimator`. A label that is a number needs `ExPriLRegressor`.
     """
@@ -306,12 +306,12 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
         Args:
             X: records, in either form that `fit` takes.
-            curator: with pooling "site", whose model; None mixes the sites' models by the number of records
-                that each answered for.
+            curator: with pooling "site", the curator whose model predicts. None mixes the sites' models by the number
+                of records that each answered for.
 
         Raises:
             NotFittedError: before `fit`.
-            ConfigurationError: no model of that curator, or records that do not fit the card.
+            ConfigurationError: that curator has no model, or the records do not fit the card.
         """
         masses, rows = self._predictions(X, curator, class_probabilities)
         if len(self.schema_.classes) > 2:
@@ -325,12 +325,13 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
     ) -> ClinicalScores:
         """AUC, calibration, sensitivity and the like on records whose labels the user owns.
 
-        Nothing is asked or spent: the scores are computed here, from `y`, and are as private as `y` is.
+        No curator is asked and nothing is spent. The scores are computed from `y` and disclose something about it.
 
         Args:
             X: records, in either form that `fit` takes.
             y: (n,) their classes, each one of `classes_`; the second of these is the positive one.
-            thresholds: as in `clinical_scores`; "prevalence" is what the answers tell of it.
+            thresholds: as in `learner_node.scores.clinical.clinical_scores`; "prevalence" is estimated from the
+                answers.
             curator: as in `predict_proba`.
 
         Raises:
@@ -361,8 +362,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
             epsilon: to spend at each curator.
             curator: whose model, as in `predict_proba`; all curators are asked about it.
             thresholds: as in `learner_node.questions.validation.validate`.
-            bins: as there.
-            purpose: as there.
+            bins: as in that function.
+            purpose: what the stewards read about the validation.
             recalibrate: whether the answers recalibrate the model, too, at no further cost, see `recalibrated_`.
 
         Raises:
@@ -427,8 +428,8 @@ class ExPriLRegressor(RegressorMixin, StudyEstimator):
     Args: those of `StudyEstimator`.
 
     Attributes:
-        errors_: under the keys of `models_`, what the curators said about the model's mean squared error, with a 95 %
-            interval; without those that were not asked (option `error_share`).
+        errors_: key of `models_` -> estimate of the model's mean squared error from the curators' answers, with a 95 %
+            interval. A model whose error was not asked (option `error_share`) is missing.
 
     And those of `StudyEstimator`. A label of classes needs `ExPriLClassifier`.
     """

@@ -19,7 +19,7 @@ from protocol.rationals import parse_rational
 from protocol.strict_toml import decode_text, read_toml
 
 MOST_LIFETIME = 30 * 86_400
-"""Longest validity of a request, seconds: 31 days, for requests sent by post. A curator's policy may allow less."""
+"""Longest validity of a request, seconds: 30 days, for requests sent by post. A curator's policy may allow less."""
 MOST_SEED = 2**31 - 1
 CARD_BYTES = 65_536
 TEMPLATE = """\
@@ -105,7 +105,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_study(content: bytes, *, where: str) -> StudyFile:
     """Read the file.
 
-    Raises ConfigurationError: not TOML, a misspelt or missing key, or a wrong value; the text names it.
+    Raises ConfigurationError: the file is not TOML, or a key is misspelt or missing or has a wrong value.
     """
     study = read_toml(decode_text(content, where=where), StudyFile, where=where)
     if not study.curators:
@@ -134,9 +134,9 @@ def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dic
 
     Args:
         study: the file.
-        folder: that paths are relative to.
+        folder: folder that paths are relative to.
         now: seconds since 1970. A card may have expired.
-        where: what the file is, for the error.
+        where: the file's name in error texts.
 
     Raises:
         ConfigurationError: a curator has neither key nor card, or two names stand for one curator.

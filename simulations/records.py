@@ -95,7 +95,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
     """The records and schema that a scenario names.
 
     Raises:
-        ConfigurationError: a file is absent or does not fit its schema file; rows are those of the file.
+        ConfigurationError: a file is absent or does not fit its schema file. Row numbers in the text are the file's.
         DataUnavailableError: a data set's files cannot be had.
     """
     data = scenario.data
@@ -245,7 +245,7 @@ def keep_large(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str | Non
 
     Raises:
         ConfigurationError: a site is small and the scenario does not say what becomes of it; no site remains; or the
-            merged one is itself small or has another's name.
+            merged site is itself small or has another site's name.
     """
     small = small_sites(frames, sites.least_units, unit)
     if not small:
@@ -296,8 +296,8 @@ def small_site_notes(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str
 def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, most: int) -> list[str]:
     """Two sentences on how many records the contribution bound `most` leaves out; none if it leaves out none.
 
-    `all_records` maps a part ("private", "test") to its number of records and the number that counts; `unit` is of
-    privacy.
+    `all_records` maps a part ("private", "test") to its number of records and the number that counts; `unit` names the
+    privacy unit.
     """
     unused = [f"{there - count:,} of {there:,} {part}" for part, (there, count) in all_records.items() if there > count]
     if not unused:

@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Names of its studies without a result -> the reason."""
+        """Name of each of its studies without a result -> the reason."""
         failures = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
         return {study: reason for study, reason in failures.items() if reason}
 

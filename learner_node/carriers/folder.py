@@ -83,7 +83,7 @@ class FolderCarrier:
 
 
 def read_small_file(path: Path, most: int) -> bytes | None:
-    """Content of a regular file of at most `most` bytes; None if it is absent, larger, or a link or the like."""
+    """Content of a regular file of at most `most` bytes; None if there is no such regular file, or it is larger."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

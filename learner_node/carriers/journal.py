@@ -1,9 +1,9 @@
 """A study's journal: what the learner read, drew, decided, sent and received, so that another process can resume it.
 
-Each request is on disk before it is sent, and each reply before it is used. So are computed values that later messages
-depend on (plans, questions, models), in the order of their computation. A process that resumes the study replays the
-journal in that order, and so sends the very same bytes on any processor. Curators answer these from what they stored,
-and charge nothing twice. If the requests differ all the same, nothing is sent.
+Each request is on disk before it is sent, and each reply before it is used. Computed values that later messages depend
+on (plans, questions, models) are also stored before they are used. A process that resumes the study replays the journal
+from its beginning, and so sends the very same bytes on any processor. Curators answer these from what they stored, and
+charge nothing twice. If the requests differ all the same, nothing is sent.
 
 The file is a list of records: length (4 bytes, big-endian), the first 4 bytes of the SHA-256 of the length, the first 8
 of the SHA-256 of the value, and the value in MessagePack. An incomplete last record was being written when the process
@@ -151,7 +151,7 @@ class Journal:
     def decided(self, value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> T:
         """Return the value that an earlier process decided here, else `value`; see `learner_node.study.decisions`.
 
-        Raises ConfigurationError: another version of ExPriL made another decision here, which may mean something else.
+        Raises ConfigurationError: another version of ExPriL stored another value here, or the stored one is unreadable.
         """
         data = write(value)
         if not self._past:
@@ -170,7 +170,7 @@ class Journal:
             raise self._other() from None
 
     def through(self, carrier: Carrier) -> Carrier:
-        """A carrier whose exchanges are journalled; requests that an earlier process got replies to are not resent."""
+        """Wrap a carrier to journal its exchanges. Requests whose replies the journal holds are not sent again."""
         return _JournalledCarrier(self, carrier)
 
     def exchange(self, carrier: Carrier, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

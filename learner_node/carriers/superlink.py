@@ -118,8 +118,8 @@ class SuperLinkCarrier:
         """Send requests and collect the replies.
 
         Raises:
-            SuperLinkError: the SuperLink was away for longer than the patience, or does not do what is asked.
-            ConfigurationError: its certificate or the secret is wrong.
+            SuperLinkError: the SuperLink was unreachable for longer than `patience`, or does not do what is asked.
+            ConfigurationError: the SuperLink's certificate or the secret is wrong.
         """
         open_requests = {key: _Open(data) for key, data in requests.items() if key in self._curators}
         replies: dict[bytes, bytes] = {}

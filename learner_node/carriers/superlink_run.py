@@ -248,8 +248,8 @@ def start_run(link: SuperLinkAddress) -> LearnerRun:
 
     Raises:
         AwayError: the SuperLink cannot be reached just now.
-        ConfigurationError: its certificate or the secret is wrong.
-        SuperLinkError: it starts no run, or another program takes the run's task.
+        ConfigurationError: the SuperLink's certificate or the secret is wrong.
+        SuperLinkError: the SuperLink starts no run, or another program takes the run's task.
     """
     bundle = empty_app(secrets.token_hex(16))
     name = hashlib.sha256(bundle).hexdigest()

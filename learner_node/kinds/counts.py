@@ -53,7 +53,7 @@ class CountsAnswer:
 
 
 def read(data: bytes, question: Question) -> CountsAnswer:
-    """Decode a release body. Raises RemoteProtocolError: not a CountsRelease, not of the asked shape."""
+    """Decode a release body. Raises RemoteProtocolError: it is no CountsRelease, or has another shape than asked."""
     planned, body, schema = question.turn.planned, question.body, question.schema
     sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
     columns = RELEASE_KINDS[planned.release].columns(schema)
@@ -70,13 +70,13 @@ def add(answers: Sequence[CountsAnswer]) -> CountsAnswer:
 
 
 def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
-    """Why an answer cannot be that of a curator with so many records; "" if it can.
+    """Say why a curator with so many records cannot have given this answer; "" if it can have.
 
     Every record is in one cell of each partition. So a partition's counts are non-negative and sum to the number of
-    records, up to noise; signed counts lie between plus and minus that. Noise bounds apply to each value and each
-    partition's total. An honest curator that declares at least 1 / `GROWTH` of its records violates any of them with
-    probability at most `FALSE_ALARM`. There is no lower bound but 0: a curator with too few records brings little and
-    harms nobody.
+    records, up to noise; signed counts lie between minus and plus that number. Noise bounds apply to each value and
+    each partition's total. An honest curator that declares at least 1 / `GROWTH` of its records violates any of them
+    with probability at most `FALSE_ALARM`. There is no lower bound but 0: a curator with too few records brings little
+    and harms nobody.
 
     `answer` is one curator's. `round_size` is the declared one; None means `MOST_RECORDS`.
     """
@@ -95,7 +95,7 @@ class Beyond(NamedTuple):
 
 
 def beyond(answer: CountsAnswer, declared: int) -> Beyond | None:
-    """The count in an answer that so many declared records cannot explain; see `complaint_about`."""
+    """A count in an answer that is too large for the declared number of records; see `complaint_about`."""
     most = declared * GROWTH * answer.steps
     least = -most if answer.release == "signed_error" else 0
     law = DiscreteLaplace(answer.scale)
@@ -117,7 +117,7 @@ def rehearse(
 ) -> CountsAnswer:
     """Simulate the curators' answer on invented records, so that the noise needs no secure source.
 
-    Raises ConfigurationError: a release that is not private as claimed, or not about two classes.
+    Raises ConfigurationError: the release is not private as claimed, or not about two classes.
     """
     exact = exact_answer(body, turn, records, tally)
     noise = turn.planned.law.simulate(rng, (sites, *exact.values.shape)).sum(axis=0)

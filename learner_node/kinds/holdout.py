@@ -27,8 +27,8 @@ class HoldoutAnswer:
 
     `estimate` is the stated accuracy, `close` counts the curators that found it close, and `releases` those that
     released counts, which ended their instances. `errors` and `correct` are sums of the noisy counts (0 without any),
-    `scale` is of the discrete Laplace noise in each curator's count, and `threshold` is T in records of one curator.
-    `last` is True if all curators' last instances have ended.
+    `scale` is that of the discrete Laplace noise in each curator's count, and `threshold` is T in records of one
+    curator. `last` is True if all curators' last instances have ended.
     """
 
     estimate: Fraction
@@ -63,7 +63,7 @@ class HoldoutAnswer:
 
     @property
     def accuracy_interval(self) -> tuple[float, float] | None:
-        """About 95 % interval of the accuracy in the population, by noise and sampling, both as normal."""
+        """Approximate 95 % interval of the population's accuracy; noise and sampling error are taken as normal."""
         share, error = self.accuracy, self.accuracy_error
         if share is None or error is None:
             return None
@@ -72,7 +72,7 @@ class HoldoutAnswer:
 
 
 def read(data: bytes, question: Question) -> HoldoutAnswer:
-    """One curator's answer; RemoteProtocolError where it is no release of the planned query."""
+    """Decode one curator's answer. Raises RemoteProtocolError: it is no release of the planned query."""
     planned: PlannedHoldout = question.turn.planned
     release = holdout.release_of(data, planned)
     errors, correct = release.counts or (0, 0)
@@ -98,7 +98,7 @@ def add(answers: Sequence[HoldoutAnswer]) -> HoldoutAnswer:
 
 
 def complaint_about(answer: HoldoutAnswer, round_size: int | None) -> str:
-    """Why counts cannot be those of a curator with so many records; "" if they can, and for "close".
+    """Say why a curator with so many records cannot have released these counts; "" if it can have, and for "close".
 
     An honest curator's answer is rejected with probability at most `FALSE_ALARM`.
     """

@@ -59,10 +59,10 @@ def join(answers: Sequence[ModelAnswer]) -> ModelAnswer:
 
 
 def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
-    """Why an answer cannot be that of a curator with so many records; "" if it can.
+    """Say why a curator with so many records cannot have given this answer; "" if it can have.
 
-    A record moves a number by at most `sensitivity`, so with n records a number lies within n times that of 0, and for
-    counts is not negative. Noise bounds assume units of at most `MOST_UNIT` records, as an answer does not state its
+    A record moves a number by at most `sensitivity`, so n records give a number of at most n times that in magnitude.
+    Counts are not negative. Noise bounds assume units of at most `MOST_UNIT` records, as an answer does not state its
     curator's bound. An honest curator's noise exceeds them with probability at most `FALSE_ALARM`. `round_size` is the
     declared one; None means `MOST_RECORDS`.
     """

@@ -56,7 +56,7 @@ def lead(context: LeadContext) -> Leading:
     """Lead the five turns; a curator that misses one, or lies, is out. Implements `Reader.lead`.
 
     Raises:
-        QueryFailedError: too few curators are left to open the sum, or it cannot be true.
+        QueryFailedError: too few curators are left to open the sum, or the sum cannot be true.
         ConfigurationError: curators are asked different questions, which cannot be summed.
     """
     planned: PlannedSecureCounts = context.turn.planned

@@ -57,7 +57,7 @@ class StatisticAnswer:
 
     @property
     def chosen(self) -> tuple[tuple[int, ...], ...]:
-        """For each selection, as many candidates as planned, most chosen first, ties in candidates' order."""
+        """For each selection, the planned number of candidates: most chosen first, ties in candidates' order."""
         return tuple(self._most_chosen(item) for item in range(len(self.items)))
 
     def figures(self, site: int = 0) -> tuple[Figure, ...]:
@@ -92,7 +92,7 @@ def _figure(method: Method, item: Item, number: int) -> Figure:
 
 
 def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate, certainty: float = CERTAINTY) -> float:
-    """Bound on the chosen point's distance in ranks from the quantile asked for, which holds with this probability.
+    """Bound, in ranks, on the chosen point's distance from the requested quantile; it holds with this probability.
 
     Some grid point has distance 0. One with a score worse by t wins only if its noise is larger by t than that point's,
     with probability exp(-t / scale) / 2; a union bound over the grid follows.
@@ -102,7 +102,7 @@ def rank_error(method: Exponential | AggregateMedian, item: Quantile | Estimate,
 
 
 def read(data: bytes, question: Question) -> StatisticAnswer:
-    """Decode a release body; RemoteProtocolError where it is none that could answer what was asked."""
+    """Decode a release body. Raises RemoteProtocolError: it cannot be an answer to the question."""
     numbers, items = statistic.STATISTIC.read_release(data, question).astype(np.int64), question.body.asked
     return StatisticAnswer(question.turn.planned.method, items, numbers.reshape(1, len(items), -1))
 
@@ -113,7 +113,7 @@ def join(answers: Sequence[StatisticAnswer]) -> StatisticAnswer:
 
 
 def complaint_about(answer: StatisticAnswer, _round_size: int | None) -> str:
-    """Why an answer cannot be a curator's; "" if it can. Indices were checked when read.
+    """Say why no curator can have given this answer; "" if one can have. Indices were checked when read.
 
     A sum over k blocks of 0 to R steps lies within 0 and k R except for noise, whose bound an honest curator exceeds
     with probability at most `FALSE_ALARM`.
@@ -132,7 +132,7 @@ def rehearse(
 ) -> StatisticAnswer:
     """Simulate curators' choices on invented records that are spread evenly over them.
 
-    Raises ConfigurationError: a method other than `features`.
+    Raises ConfigurationError: the method is not `features`.
     """
     method = turn.planned.method
     if not isinstance(method, Features):

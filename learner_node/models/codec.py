@@ -1,8 +1,8 @@
 """Encodes values of known types as plain JSON and named arrays, and decodes them: no pickle, no code.
 
-Types alone direct both ways (a dataclass by its fields' types, a msgspec struct by itself), so a file cannot name a
-type. A field may be a bool, an int, a float, a text, an array with a dtype (`NDArray[np.float64]`), a dataclass, a
-msgspec struct (or tagged ones), a tuple or a `dict[str, ...]` of those, or None.
+Encoding and decoding follow the expected type alone (a dataclass by its fields' types), so a file cannot name a type. A
+field may be a bool, an int, a float, a text, an array with a dtype (`NDArray[np.float64]`), a dataclass, a msgspec
+struct (or tagged ones), a tuple or a `dict[str, ...]` of those, or None.
 """
 
 import math
@@ -28,7 +28,7 @@ _PLAIN: tuple[type, ...] = (bool, int, str)
 def take_apart(value: Any, kind: Any, arrays: Arrays) -> Any:
     """Encode a value as plain JSON; its arrays are added to `arrays`, equal ones once.
 
-    Raises TypeError: the type is not supported, or the value is not of it.
+    Raises TypeError: the type is not supported, or the value has another one.
     """
     if value is None and _may_be_none(kind):
         return None

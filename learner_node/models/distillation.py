@@ -40,7 +40,7 @@ def distil(
         function: points (m, width) -> values (m,) float64, near [0, 1].
         features: the map that gives points.
         points: (n, width) float64, n >= 2, in units, as `coordinates` gives.
-        most_parameters: of the network; what does not fit are hidden units.
+        most_parameters: largest number of the network's parameters; it bounds the number of hidden units.
         seed: of the hidden units.
 
     Returns:

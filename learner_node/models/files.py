@@ -117,7 +117,7 @@ class StudyModel:
         Args:
             X: a table whose columns include the schema's attributes (polars, or anything with `columns` and `[name]`),
                 or a 2-d array whose columns are the attributes in order.
-            curator: whose model, where there is one a curator; None mixes them by their masses.
+            curator: the curator whose model predicts, if each has one; None mixes them by their masses.
 
         Raises:
             ConfigurationError: no model of that curator, a label that is a number, or records that do not fit.
@@ -184,11 +184,12 @@ def load(path: str | Path, learner: str | None = None, repeat: int = 0) -> Study
 
     Args:
         path: a model file, or a folder with a folder `models` of them.
-        learner: of a folder: whose; None where it holds those of one learner only.
-        repeat: of a folder: of which repeat.
+        learner: the learner whose model to load from a folder; None if the folder holds models of one learner only.
+        repeat: the repeat whose model to load from a folder.
 
     Raises:
-        ConfigurationError: no such model, or a file that is none or damaged; says which there are.
+        ConfigurationError: there is no such model (the text lists those that exist), or the file is not a sound model
+            file.
     """
     where = Path(path)
     return load_model(find_model(where, learner, repeat) if where.is_dir() else where)
@@ -226,9 +227,9 @@ def load_model(path: str | Path) -> StudyModel:
 
 
 def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Path:
-    """The model file of a learner and repeat in a folder, or in its folder `models`, told by what each says of itself.
+    """The model file of a learner and repeat in a folder or its subfolder `models`, as the files' headers say.
 
-    Raises ConfigurationError: there is none, or more than one; says whose there are.
+    Raises ConfigurationError: there is none, or more than one; the text lists them.
     """
     files = sorted(folder.glob(f"*{SUFFIX}")) or sorted((folder / MODELS).glob(f"*{SUFFIX}"))
     abouts = [(path, _read(path)[0].about) for path in files]

@@ -74,8 +74,8 @@ def train_networks(sets: Sequence[TrainingSet], options: TrainingOptions) -> lis
     Batches of an epoch differ by at most one record in size. Sets of equal shape are trained several at a time, which
     is where the speed comes from. Each keeps its own generator, so a network depends on its own set only, up to float
     rounding (none was seen with MKL and hidden sizes that are multiples of 16). torch runs on one thread
-    meanwhile, and its global generator is neither read nor advanced. The memory taken is that of the sets in float32
-    and, at a time, one group.
+    meanwhile, and its global generator is neither read nor advanced. Memory holds all sets in float32, and one group at
+    a time.
 
     Args:
         sets: the records of each network; n and d may differ.
@@ -303,7 +303,7 @@ def _views(flat: torch.Tensor, count: int, shapes: list[tuple[int, int]]) -> lis
 
 @contextmanager
 def plain_arithmetic() -> Iterator[None]:
-    """One thread and no denormal numbers, as long as it lasts.
+    """A context with one thread and without denormal numbers.
 
     More threads make matrices of this size slower and their sums depend on the machine. First moments of dead units
     decay into denormal numbers and stay there, which makes AdamW three times slower.

@@ -1,8 +1,8 @@
 """Partitions that a learner draws on its source beyond the paper's bins and k-means cells.
 
-Products of two attributes' bins, bins of a hypothesis' score, bins of projections, and leaves of a tree, which tries
-every cut of every coordinate at once. Everything here is computed from the source and from released answers, so it
-costs no privacy. Equal arguments give equal partitions, to the last bit.
+These are products of two attributes' bins, bins of a hypothesis' score, bins of projections, and leaves of a tree. The
+tree tries every cut of every coordinate at once. Everything here is computed from the source and from released answers,
+so it costs no privacy. Equal arguments give equal partitions, to the last bit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -188,7 +188,7 @@ def product_bins(
     """The product of two attributes' even bins.
 
     The bins of each attribute hold even shares of the source; their pairs hold what the attributes' dependence gives
-    them. A categorical attribute has a bin for each level, whatever is asked.
+    them. A categorical attribute always has a bin for each level.
 
     Args:
         source: n records.
@@ -220,8 +220,8 @@ def score_bins(
         source: n records; with none there is one bin.
         bins: at least 1.
         weights: of the records, e.g. large where the learner is unsure.
-        apart: cut at the threshold of the two predicted classes as well, so that no bin holds both: one bin more at
-            most.
+        apart: whether to cut at the threshold between the two predicted classes as well, so that no bin holds both.
+            This makes at most one more bin.
 
     Raises:
         ConfigurationError: a number of bins below 1.

@@ -195,8 +195,8 @@ def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray
     """Move points as far from the means of their cells as they lie from the cell's other points, float64 (n, d).
 
     Cells are drawn around the source's records, so other records of the population lie farther out, where a model is
-    more certain. A point alone in its cell stays. `points` (n, d) are the source's, `cells` (n,) are theirs,
-    non-negative.
+    more certain. A point alone in its cell stays. `points` (n, d) are the source's, `cells` (n,) are their cells'
+    numbers.
     """
     _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
     sums = np.zeros((len(size), points.shape[1]))

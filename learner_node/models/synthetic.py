@@ -88,7 +88,7 @@ def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ())
     Args:
         source: n rows that `encode_frame` takes.
         schema: whose attributes are taken, in order: numeric ones as Float64, not moved to their bounds; categorical
-            ones as String, undeclared levels among them. What means missing is null.
+            ones as String, undeclared levels among them. Missing values are null.
         keep: further columns of the source, kept as they are; attributes may be named again.
 
     Raises:

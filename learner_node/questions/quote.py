@@ -118,11 +118,11 @@ class Target:
 
     Args:
         sites: number of curators, at most MOST_SITES.
-        size: their total number of records that count, at most MOST_TARGET_SIZE. With None, each has as many as the
-            source.
+        size: number of records at all curators together, after the contribution bound, at most MOST_TARGET_SIZE. None
+            assumes that every curator has as many as the source.
         most_records_per_unit: contribution bound c.
         pooling: how their answers are pooled.
-        willing: what they do beyond counting.
+        willing: what they allow by their cards.
     """
 
     sites: int = 1
@@ -173,11 +173,11 @@ def quote(
         options: of the strategy. Without "cells", strategy `cells` tries its default number, half and twice of it.
             Without "shares", strategies of two rounds try equal shares, 1 to 3 and 3 to 1.
         epsilons: to spend at each curator; positive, exact and distinct.
-        belief: what is known of the labels; None is nothing.
+        belief: what is known of the labels; None if nothing is.
         problems: simulated problems per row, at least 3. None takes 300 for `cells`; for other strategies 12, or as few
             as 4 with many rows.
         seed: of everything random here; equal arguments give equal rows.
-        progress: called with (what, number done, total).
+        progress: called with (step, number done, total).
 
     Returns:
         Rows by epsilon, then number of cells or split.

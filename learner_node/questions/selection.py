@@ -54,13 +54,13 @@ def plan_holdout(
     """Plan a holdout that costs at most `epsilon`, split equally between its instances.
 
     Args:
-        epsilon: at a curator whose units have so many records.
+        epsilon: at a curator with this contribution bound.
         turns: most questions.
         answers: most instances.
         most_records_per_unit: contribution bound c.
         resolution: r, steps of an accuracy.
-        threshold: T, in records. None takes the least that right expectations pass with a chance of about `FALSE_END`
-            in an instance of all questions.
+        threshold: T, in records. None takes the least at which noise alone, with right expectations, ends an instance
+            of all questions with a chance of about `FALSE_END`.
 
     Raises:
         ConfigurationError: a scale that needs more than 32 bits, or a threshold out of range.
@@ -212,7 +212,8 @@ def select(
             (`accuracy_estimate_`).
         answers: B, instances that a curator may end; each candidate with a wrong expectation uses one there. None is
             `ANSWERS`, or the number of candidates if that is smaller.
-        threshold: T in records of one curator; None takes what noise alone passes with a chance of at most one tenth.
+        threshold: T in records of one curator; None takes one that noise alone exceeds with a chance of about one
+            tenth.
         resolution: r, steps of an accuracy.
         patience: None asks about all, the highest expected accuracy first. A number keeps the given order, such as of
             growing numbers of cells, and stops after so many consecutive candidates that do not beat the best before.

@@ -22,7 +22,7 @@ LEVEL = 0.95
 """Level of every interval."""
 HALF_A_RECORD = 0.5
 RESOLUTION = 1000
-"""Interval ends of shares are rounded to multiples of this."""
+"""Interval ends of shares are rounded outwards to multiples of one over this."""
 RULES = ", "
 """Separator between the rules of one threshold."""
 _SAME = 1e-9

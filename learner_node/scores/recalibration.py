@@ -73,8 +73,8 @@ def recalibrate(
         probability: P(class 1) that the model gives the source's records, (n,), in [0, 1].
         bins: of the source's records, (n,), in [0, k).
         scale: of one site's discrete Laplace noise; 0 is none.
-        noises: their number in each count.
-        design: effect of records that come in units: so many records say as much as one; at least 1.
+        noises: number of noises in each count.
+        design: design effect of records that come in units, at least 1: so many records inform as one does.
 
     Returns:
         The map; a pure function of the arguments.

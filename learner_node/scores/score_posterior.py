@@ -283,10 +283,10 @@ def draw_counts(
         counts: noisy, of class 0 and of class 1, whole numbers, float64 (k, 2).
         bins: k of them.
         scale: of one site's discrete Laplace noise; 0 is none.
-        noises: their number in each count.
+        noises: number of noises in each count.
         draws: their number S.
         seed: of the draws, non-negative.
-        design: effect of records that come in units: so many records say as much as one; at least 1.
+        design: design effect of records that come in units, at least 1: so many records inform as one does.
 
     Returns:
         The draws; a pure function of the arguments.

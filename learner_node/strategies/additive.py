@@ -1,7 +1,8 @@
 """Strategy `additive`: one question over the bins of some attributes, and an interpretable additive model.
 
-Class counts by bin are the sufficient statistics of a logistic additive model, so m attributes cost a noise of scale m
-c / epsilon and lose nothing else. Interactions of attributes are not learnt; `cells` learns those.
+Class counts by bin are the sufficient statistics of a logistic additive model, so a question about m attributes has
+noise of scale m c / epsilon (contribution bound c) and loses nothing else. Interactions of attributes are not learnt;
+`cells` learns those.
 
 Fewer attributes have less noise. The user may name them, which is free. Alternatively a first question over all
 attributes, on a share of the budget, chooses the attributes that the rest is spent on.
@@ -60,7 +61,7 @@ class AdditiveStrategy:
         bins: of each numeric attribute. None leaves about three standard deviations of a signed count's noise in each,
             with at most 10 bins.
         choice_share: of epsilon, for a first question over all attributes that chooses those of the second; both
-            answers are used. 0 asks one question. Not with `attributes`.
+            answers are used. 0 asks one question. It cannot be combined with `attributes`.
         chosen: number of attributes that the second question asks.
     """
 

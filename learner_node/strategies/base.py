@@ -82,7 +82,7 @@ class Problem:
         return self.sites / self.pool.shares if self.pool else self.sites
 
     def scale(self, partitions: int, share: Fraction = Fraction(1)) -> Rational:
-        """Noise scale at which queries of `partitions` in total cost exactly `share` of `epsilon` (Eq. 14).
+        """Noise scale at which all questions together, over so many partitions, cost `share` of `epsilon` (Eq. 14).
 
         Raises ConfigurationError: it needs more than 32 bits.
         """
@@ -123,7 +123,7 @@ class Problem:
         )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
-        """Epsilon for one record in each of `partitions` that share a query at `share` of `epsilon`."""
+        """Epsilon that one record has in one of a query's `partitions`; the query takes `share` of `epsilon`."""
         return float(share * self.epsilon / (self.most_records_per_unit * partitions))
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
@@ -249,9 +249,9 @@ Learnt = tuple[AnyModel, AnyEstimate]
 Asking = Generator[tuple[Any, AnyModel | None], Sequence[Any], Learnt]
 """A generator that yields the next question and the model so far (None at first), and is sent the pooled answers to all
 questions so far, as the readers of their query kinds pool them (counts are summed over curators). If a curator drops
-out, its earlier answers are removed from the next list, so a strategy uses only the list it was sent last. Answers by
-secure sums keep it, and each states its number of curators. A resumed study may have asked other questions than the
-strategy would now yield, so an answer holds its question and is read with that."""
+out, its earlier answers are removed from the next list, so a strategy uses only the list it was sent last. The answer
+of a secure sum still contains that curator's part, and states its number of curators. A resumed study may have asked
+other questions than the strategy would now yield, so an answer holds its question and is read with that."""
 
 
 class Strategy(Protocol):

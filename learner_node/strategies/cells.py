@@ -1,8 +1,8 @@
 """Strategy `cells`: label counts in k-means cells of the source, and a smooth label model.
 
-One partition of the whole instance space has sensitivity 1 (not d) and sees interactions. Both labels' counts in its
-cells are asked at the price of one, and the whole budget goes to that question. The label model is a Gaussian process,
-averaged with small networks that were trained on the same answers.
+One partition of the whole instance space has sensitivity 1 (not d) and captures interactions of attributes. Both
+labels' counts in its cells are asked at the price of one, and the whole budget goes to that question. The label model
+is a Gaussian process, averaged with small networks that were trained on the same answers.
 
 *Signed* counts (label 1 less label 0) have half the noise variance of a difference of two counts, but do not say how
 many records they came from. They are asked where the learner knows that, or buys it with a share of the budget.

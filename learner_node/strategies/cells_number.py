@@ -1,7 +1,7 @@
 """Strategy `cells` for a label that is a number: sums of labels over cells, a smooth function, and its own error.
 
 The first question takes the sums of the labels over k-means cells of the source: `label_total`, whose pair gives the
-mass as well. Or, by option, the paper's perspective (section 5): squared errors of hypotheses. Those of "lower bound"
+mass as well. By option it takes squared errors of hypotheses instead (the paper's section 5). Those of "lower bound"
 and "upper bound", e_0 = y^2 and e_1 = (1 - y)^2, give y = (1 + e_0 - e_1) / 2, at half the budget each.
 
 Two more questions, with as small a share of the budget as the number of records allows, judge the learnt function over

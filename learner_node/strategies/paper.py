@@ -1,9 +1,9 @@
 """Strategies `paper-i` and `paper-c`: the paper's method with a valid mechanism (Eq. 1-6, Algorithm 1).
 
-One partition per attribute (sensitivity d), first the masses in bins of even source mass, then the errors of h_0 =
-"class 1", h_1, ... in bins of even mass of the weighted source (section 4.2). The
-*instantaneous* variant solves the newest linear system for the labels, the *cumulative* one all of them. The
-printed mechanism (`paper_ratio`) can be asked for in simulations.
+Every question has one partition per attribute (sensitivity d). By option the first asks masses in bins of even source
+mass. Others ask the errors of h_0 = "class 1", h_1, ... in bins of even mass of the weighted source (section 4.2). The
+*instantaneous* variant solves the newest linear system for the labels, the *cumulative* one all of them. The printed
+mechanism (`paper_ratio`) can be asked for in simulations.
 """
 
 from collections.abc import Sequence

@@ -25,9 +25,9 @@ class Budget:
     Args:
         epsilon: to spend at the costliest curator.
         purpose: what the stewards read, in the learner's words.
-        validation: epsilon of a validation that is to follow, at most: the stewards read of both at once.
-        validates: of a validation, curator -> the identity there of the study that the model is of. The stewards read
-            whether the validation costs more than that study announced.
+        validation: largest epsilon of a later validation; the stewards read of both at once.
+        validates: in a validation, curator -> identity, at that curator, of the study that gave the model. The stewards
+            read whether the validation costs more than that study announced.
 
     Raises:
         ConfigurationError: an epsilon is no positive rational of at most 32 bits, or the purpose is too long.

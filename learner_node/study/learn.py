@@ -115,8 +115,8 @@ def learn(
 
     Raises:
         NoCuratorError: no curator accepted or none answered every round; the study is closed first.
-        ConfigurationError: records that do not fit the cards, cards of which as many say one thing as another, or none
-            with which a study can be made; nothing has been charged.
+        ConfigurationError: the records do not fit the cards, the cards are tied between two schemas, or no study can be
+            made with any card. Nothing has been charged.
     """
     make_strategy(strategy, options or {})
     study = Study(federation)

@@ -1,6 +1,6 @@
 """How answers of several curators become models: added up ("sum"), one for each curator ("site"), or opened as a sum.
 
-Of a secure sum ("secure") nobody sees a summand, and all curators together add the noise of about one.
+In a secure sum ("secure") nobody sees a summand, and all curators together add about as much noise as one would.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,8 @@ class Pooling:
             by their number (`SecurePool.of`).
 
     Raises:
-        ConfigurationError: there is no such method, or colluders or dropouts of answers that are not summed securely.
+        ConfigurationError: there is no such method, or colluders or dropouts are given for answers that are not summed
+            securely.
     """
 
     method: PoolingName = SUM

@@ -1,6 +1,6 @@
 """A study with several curators at once: cards, one plan for all, rounds, close. Survives dead and refusing sites.
 
-`state` holds what decides. How bytes travel is the carrier's affair; which questions are asked is the strategy's.
+`state` holds what decides. The carrier transports the bytes, and the strategy chooses the questions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -247,8 +247,8 @@ def run_batches(
 ) -> Finish:
     """Compute the cells that are missing from one file, several per call; return what could not be computed.
 
-    `settings` are those that the file at `path` begins with, `kind` is the type of its cells, and `batches` maps its
-    keys to the missing work. Other arguments are as in `run_tasks`.
+    `settings` are those that the file at `path` begins with, and `kind` is the type of its cells. `batches` is called
+    with the finished cells by key, and returns the batches still to be computed. Other arguments are as in `run_tasks`.
 
     Raises:
         ConfigurationError: the file was begun with other settings, or another process works on it.

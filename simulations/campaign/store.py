@@ -52,7 +52,7 @@ class Store(Generic[AnyCell]):
         kind: type of its cells, a msgspec struct.
 
     Raises:
-        ConfigurationError: the file has other settings, is no such file, or is in use by another process.
+        ConfigurationError: the file has other settings, is no file of cells, or is in use by another process.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], kind: type[AnyCell]) -> None:

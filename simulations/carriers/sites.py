@@ -171,9 +171,10 @@ def _order_site(
 
 
 def with_members(limits: Limits, members: tuple[str, ...]) -> Limits:
-    """Return limits that also allow secure sums with these members (public keys in hexadecimal; none changes nothing).
+    """Return limits that also allow secure sums with these members; without members, nothing changes.
 
-    Existing limits on secure sums stay. Limits that name query kinds but not this one do not allow it.
+    `members` are public keys in hexadecimal. Existing limits on secure sums stay. Limits that name query kinds but not
+    `secure_counts` do not allow it.
 
     Raises ConfigurationError: there is only one member.
     """
@@ -236,7 +237,7 @@ def make_folder(order: SiteOrder, folder: Path) -> CuratorFacts:
 def open_simulated(folder: Path, **how: Any) -> Site:
     """Open the curator of a folder that `make_folder` made, with the simulation's noise and faults.
 
-    `how` is passed to `open_site`. Raises ConfigurationError: the folder is no simulation's, or as `open_site`.
+    `how` is passed to `open_site`. Raises ConfigurationError: no simulation made the folder, or `open_site` raises it.
     """
     simulated = simulated_of(folder)
     noise = simulated.noise(policy_of(folder, SIMULATED_ANSWERERS).name)

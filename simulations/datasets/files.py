@@ -47,7 +47,7 @@ def http_download(url: str, target: Path) -> None:
 
     Raises:
         OSError: No network, or the server refused (the errors of requests are OSErrors).
-        ValueError: An address that is none.
+        ValueError: The address is invalid.
     """
     pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT_SECONDS)(url, str(target), None)
 

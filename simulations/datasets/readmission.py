@@ -3,14 +3,14 @@
 From UCI's ``diabetic_data.csv`` (101,766 encounters of 71,518 patients). Strack et al. 2014 published these records and
 say what they leave out and why. We follow them, or say where we do not:
 
-* An encounter that ended in death or in a hospice is left out, as there (2,423 rows): nobody is readmitted from it, and
-  a model that tells it so is right without being of use.
+* Encounters that ended in death or in a hospice are left out, as in their paper (2,423 rows). Nobody is readmitted
+  after one, and a model that predicts so is right but useless.
 * Strack et al. keep a patient's first encounter, as rows must be independent for their test. Here all encounters stay,
   and the patient is the privacy unit: a curator counts a bounded number of each patient's. A scenario takes the first
   alone with ``first_record = true``.
-* ``weight`` is left out, as there: it is missing in 97 % of the rows.
-* ``payer_code`` is left out there as irrelevant to the outcome. Here it stays, since it costs nothing and a learner
-  does not know beforehand what is irrelevant. It is missing in 40 % of the rows, ``medical_specialty`` in 49 %.
+* ``weight`` is left out, as in their paper, since it is missing in 97 % of the rows.
+* Their paper leaves ``payer_code`` out as irrelevant to the outcome. Here it stays, since it costs nothing and a
+  learner does not know beforehand what is irrelevant. It is missing in 40 % of the rows, ``medical_specialty`` in 49 %.
 * Of 23 drugs, metformin and insulin stay. The others are not given in 87 % of the rows or more.
 * Codes are grouped as in Strack et al., Table 2: diagnoses (ICD-9) into nine groups and external causes; sources of
   admission and discharges as below. Rare specialties and payers are "other".

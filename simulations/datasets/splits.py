@@ -174,7 +174,7 @@ def split_by_shift(
 def split_units_over_sites(
     sites: Mapping[str, pl.DataFrame], fractions: Mapping[str, float], rng: np.random.Generator, unit: str
 ) -> dict[str, dict[str, pl.DataFrame]]:
-    """Split each site like `split_parts`, if units have records at several sites: a unit has the same part at all.
+    """Split each site like `split_parts`; a unit with records at several sites is in the same part at all of them.
 
     Returns site -> part -> records; a small site's part may be empty.
     """
@@ -197,7 +197,7 @@ def split_as_recorded(
 def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options: Any) -> dict[str, pl.DataFrame]:
     """Split a data set over curators: site -> its records. No site is empty.
 
-    No privacy unit is at two sites, but where the split "site" is told that units move.
+    No privacy unit is at two sites, unless the split "site" has the option ``units_move``.
 
     Args:
         dataset: The records; ``dataset.without_unit()`` splits plain rows.

@@ -207,7 +207,7 @@ class ValidatedSite(Checked, frozen=True, kw_only=True):
 
 
 class Recalibrated(Checked, frozen=True, kw_only=True):
-    """Risks recalibrated with a validation's answers. They are fitted to them, so this does not validate them."""
+    """Risks recalibrated with a validation's answers. These answers do not validate the recalibrated risks."""
 
     on: bool  # whether the answers speak for the map; where they do not, the risks stay as they are
     factor: float  # the Bayes factor that decides it

@@ -1,4 +1,4 @@
-"""Learners' models from what curators fitted in site.
+"""Learners' models, made from what each curator fitted to its own records.
 
 * `classifiers`: naive Bayes, forests and linear classifiers
 * `moments`: ridge regression and principal components

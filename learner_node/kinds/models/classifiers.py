@@ -1,7 +1,7 @@
 """Classifiers from what curators released: naive Bayes, a forest of random trees, and linear classifiers.
 
-The sums of all curators make one naive Bayes model or one forest. Each curator's linear weights are a model of their
-own, and several are averaged.
+The sums of all curators make one naive Bayes model or one forest. Each curator releases the weights of a linear model,
+and these are averaged.
 """
 
 import math
@@ -35,7 +35,7 @@ LEAST_SHARE = 0.02
 
 
 def class_totals(released: Floats, variance: float, declared: float) -> Floats:
-    """Number of records of each class, (C,), positive: noisy ones, shrunk by their noise to equal shares.
+    """Estimated number of records of each class, (C,), positive: the noisier, the nearer to equal shares.
 
     `released` (C,) are noisy with the given `variance`; `declared` is the total at all curators, positive.
     """
@@ -230,7 +230,7 @@ def forest(
 ) -> tuple[ForestModel, Floats]:
     """Return the forest of all curators' counts, and the estimated number of private records of each class, (C,).
 
-    A leaf's number of records is taken from the source's share of it, since its own noisy one may be next to 0.
+    A leaf's number of records is taken from the source's share of it, since its noisy number may be close to 0.
     Arguments are those of `naive_bayes`.
     """
     method, (body,) = answer.planned.method, answer.body.models
@@ -263,7 +263,7 @@ SPREADS = tuple(10.0 ** (step / 4) for step in range(-8, 9))
 
 @dataclass(frozen=True)
 class LinearInSite:
-    """P(class 1) = 1 / (1 + exp(-w.v)), where v is a record's vector.
+    """P(class 1) = 1 / (1 + exp(-w.v)), where w are the weights and v is a record's vector.
 
     A support vector machine's score is treated as log odds, too.
     """
@@ -286,10 +286,10 @@ class LinearInSite:
 def linear(answer: ModelAnswer, source: Records, records: float, most_records_per_unit: int) -> LinearInSite:
     """Return the classifier of the curators' mean weights, corrected for regularisation and noise.
 
-    All curators' noise is equal, so the unweighted mean has the least; the regulariser draws a small curator's weights
-    to 0. With the loss approximated by a parabola of curvature 1/4, regulariser L shrinks weights by h / (L + h) along
-    an eigenvector of the source's second moments with eigenvalue s, where h = s n / 4. The original weights get a
-    normal prior whose variance maximises the likelihood, and their posterior mean is returned.
+    All curators' noise is equal, so the unweighted mean has the least noise. The regulariser draws a small curator's
+    weights to 0. With the loss approximated by a parabola of curvature 1/4, regulariser L shrinks weights by h / (L +
+    h) along an eigenvector of the source's second moments with eigenvalue s, where h = s n / 4. The original weights
+    get a normal prior whose variance maximises the likelihood, and their posterior mean is returned.
 
     Args:
         answer: of one query for one model.

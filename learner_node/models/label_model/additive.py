@@ -4,11 +4,11 @@ log-odds(x) = b + sum_j f_j(bin of x in attribute j). The numbers of class 1 by 
 this model, so a question about single attributes loses nothing to it but the noise; which bins fall together in a
 record is known from the source. Strategy `additive` decides what is asked.
 
-About a fit with probabilities p, the contrast z_b = (1 - p_b) n1_b - p_b n0_b of a bin is normal with mean
-F_b (theta - fit) and covariance F + D: F, the Fisher information over the source, is the sampling of the labels, which
-the attributes' bins share; D is the noise. Iterated, this is Fisher scoring (McCullagh & Nelder 1989, section 2.5)
-for counts with noise; without noise it is penalised logistic regression on one-hot bins, whose penalties, one for each
-attribute, are those of greatest evidence.
+About a fit with probabilities p, a bin b with counts n0_b and n1_b has the contrast z_b = (1 - p_b) n1_b - p_b n0_b.
+Contrasts are normal with mean F (theta - fit) and covariance F + D. F, the Fisher information over the source, is the
+labels' sampling covariance, which the attributes' bins share; D is the noise's. Iterated, this is Fisher scoring
+(McCullagh & Nelder 1989, section 2.5) for counts with noise; without noise it is penalised logistic regression on
+one-hot bins, whose penalties, one for each attribute, are those of greatest evidence.
 """
 
 from collections.abc import Sequence
@@ -165,7 +165,7 @@ MOST_SORTED = 20_000
 
 
 def named_attributes(schema: Schema, names: tuple[str, ...]) -> list[str]:
-    """The names, checked. Raises ConfigurationError: no attribute has a name (with a suggestion)."""
+    """The names, after a check. Raises ConfigurationError: one is no attribute's; the text suggests another."""
     names_on_card = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name == schema.label:
@@ -181,7 +181,7 @@ def tied_bins(source: Records, name: str, bins: int) -> FeatureBins:
     """At most `bins` bins of about even mass of the source; a value more frequent than a bin has one of its own.
 
     Counts such as 0, 0, 0, 1, 0, 4 have few quantiles that differ; here the zeros are a bin, and the others share the
-    rest. A categorical attribute has a bin for each level, "other" and missing, whatever is asked.
+    rest. A categorical attribute always has a bin for each level, "other" and missing.
 
     Args:
         source: n records.

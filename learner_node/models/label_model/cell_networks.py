@@ -65,10 +65,10 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
     its cells, with a small last layer, so that no tanh is saturated in the first steps.
 
     The weight is twice the posterior mean of w, and at most 1. Each held-out cell's share is modelled as (1 - w) g + w
-    h: g as the Gaussian process predicts it from the other cells, h as the network trained without it does. A priori w
-    is 0 with probability 19/20, and else has a density that falls as (1 - w)^9, so that uninformative cells leave the
-    process alone. The factor two allows for the average of four networks being more stable than the one that predicts a
-    cell.
+    h. Here g is the Gaussian process's prediction from the other cells, and h that of the network trained without the
+    cell. A priori w is 0 with probability 19/20, and otherwise has a density that falls as (1 - w)^9. So cells that say
+    little leave the weight near 0. The factor two allows for the average of four networks being more stable than the
+    one that predicts a cell.
 
     Args:
         features: source records as the label model was fitted to, float64 (n_s, d).

@@ -110,9 +110,9 @@ def draw_prior_problems(
     Args:
         features: Source records, standardised, float64 (n_s, d), n_s >= 2; or, for each problem, those of their
             coordinates that carry its signal.
-        count: Number of problems P, at least 1; of any three on end, each is of another difficulty.
-        seed: Non-negative; equal arguments give equal problems, and fewer are the first of more.
-        belief: What is known; None is nothing.
+        count: Number of problems P, at least 1; any three in a row have three different difficulties.
+        seed: Non-negative; equal arguments give equal problems, and a smaller count gives the first of them.
+        belief: What is known; None if nothing is.
     """
     stated = belief or Belief()
     # Base 3 for u: its thirds come in turn.

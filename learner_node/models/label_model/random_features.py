@@ -123,15 +123,16 @@ def average_over_cells(
 ) -> CellAverages:
     """Average instances and their features over the cells of one or more partitions.
 
-    Of a partition of more than 20,000 instances, at most 20,000 / K of each cell are averaged, and at least 16.
+    In a partition of more than 20,000 instances and K cells, a random sample of each cell is averaged: max(16, 20,000
+    // K) instances, or the whole cell if it has fewer.
 
     Args:
         features: Instances, float64 (n_s, d), bounded.
-        cells: Per partition, the cell of each instance, int64 (n_s,); every number in [0, U) occurs, in one
-            partition only.
+        cells: Per partition, the cell of each instance, int64 (n_s,). The cells of all partitions are numbered together
+            from 0, and none is empty.
         frequencies: From `draw_frequencies`.
-        length_scales: Those to average at.
-        seed: Of the choice of instances.
+        length_scales: Length-scales of the averaged features.
+        seed: Seed of the random samples.
     """
     samples = [_sample_of_cells(numbers, seed) for numbers in cells]
     averaged = np.concatenate([numbers[keep] for numbers, keep in zip(cells, samples, strict=True)])
