@@ -1,4 +1,4 @@
 """The curator's side: private records, a durable ledger, noise, and `handle(bytes) -> bytes`.
 
-Never runs code that it was sent, never imports torch, and never sees the learner's package.
+A curator never runs code that it was sent, and this package imports neither torch nor the learner's package.
 """

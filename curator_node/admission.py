@@ -1,9 +1,9 @@
 """Decides whether a curator serves a request, by its time, its learner's rate limits, its plan and its study.
 
-It reads request, policy, schema file and ledger, never a record, and charges nothing. A message counts against its
-learner's limits once, if it is in time and this process has not seen it. Anybody can send old bytes again, so those
-count on the channel. A restart begins to count anew; a learner is still never counted more than it signed, since a
-message counts on the day in which it expires, whenever it comes.
+It reads request, policy, schema file and ledger, never a record, and charges nothing. A message that is in time counts
+once against its learner's limits. Anybody can send old bytes again, so repeats and late messages count on the channel.
+The counts are in memory, and a restart sets them to zero. A message counts on the day on which it expires, so a learner
+is never charged more messages than it signed.
 """
 
 import math
@@ -32,7 +32,7 @@ from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.transitions import State
 
 ENVELOPE_ROOM = 8192
-"""Most bytes of a stored release beside its numbers; envelope, header and receipt are well below this."""
+"""Most bytes that a stored release takes beside its numbers, for envelope, header and receipt."""
 MOST_HELD_BYTES = 2**20
 """Most bytes of a proposal that waits for its steward."""
 STRAY = frozenset({RefusalCode.EXPIRED, RefusalCode.NOT_YET_VALID, RefusalCode.WRONG_RECIPIENT})
@@ -56,10 +56,11 @@ class Terms:
 
 
 def settled_terms(policy: Policy, kinds: Kinds, noise: NoiseSource) -> Terms:
-    """The terms of a policy.
+    """What a curator allows under a policy, with every default written out.
 
     Raises:
-        ConfigurationError: noise from a seed without `simulation = true`, or as `settled_limits`.
+        ConfigurationError: the noise is seeded, but the policy does not say `simulation = true`; or `settled_limits`
+            raises it.
     """
     if noise.seeded and not policy.simulation:
         raise ConfigurationError("noise from a seed is for simulations; the policy does not say simulation = true")
@@ -87,7 +88,7 @@ def _caps(policy: Policy, learner: LearnerPolicy | EnrolledLearner | None) -> Ca
 
 @dataclass
 class PendingRequest:
-    """A verified request, and what policy and ledger say of it: read once, under the ledger's lock."""
+    """A verified request with what the policy and the ledger say of it. Both are read once, under the ledger's lock."""
 
     data: bytes  # its envelope
     message: Message
@@ -99,7 +100,7 @@ class PendingRequest:
     took_effect: bool  # whether the ledger holds it: then nothing is checked, reserved or charged again
 
     def known_study(self) -> StudyAccount:
-        """The study that it names; RemoteProtocolError(UNKNOWN_STUDY) where the ledger has none."""
+        """The study that the request names. Raises RemoteProtocolError(UNKNOWN_STUDY) if the ledger lacks it."""
         if self.study is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_STUDY)
         return self.study
@@ -118,7 +119,7 @@ class _Day:
 class Meter:
     """Counts requests and final refusals by learner, over all its keys, and stray messages on the channel.
 
-    Kept in memory: at most `requests_per_day` digests a learner and day, of the days in which a message may expire.
+    For each learner and each day on which a message may expire, it keeps at most `requests_per_day` digests in memory.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class Meter:
         self._stray = 0
 
     def complaint_about(self, request: PendingRequest) -> str:
-        """Count a request of a learner; the limit that rules it out, in words, or "" where none does."""
+        """Count a request of a learner. Returns the limit that it exceeds, in words, or ""."""
         message, identity, now, policy = request.message, request.identity, request.now, request.policy
         self._turn(now)
         late = message.expires_at <= now
@@ -155,7 +156,7 @@ class Meter:
         return self._stray > policy.stray_messages_per_day
 
     def count_refusal(self, message: Message, identity: bytes, learner: str, has_study: bool) -> None:
-        """Count a final refusal of a counted request, once: for the learner, and for the study if the ledger has it."""
+        """Count the final refusal of a request once: for the learner, and for the study if the ledger has it."""
         day = self._days.get(message.expires_at // _DAY)
         if day is None or identity not in day.counted or identity in day.refused:
             return
@@ -174,7 +175,7 @@ class Meter:
 
 
 class RememberedError(RemoteProtocolError):
-    """A final refusal that the same request got before, with the numbers of then."""
+    """A final refusal that the same request got before. Its numbers are those of that time."""
 
     FIELDS = ("code", "field", "limit", "remaining", "scale_factor")
 
@@ -184,7 +185,7 @@ class RememberedError(RemoteProtocolError):
 
 
 class Refusals:
-    """Writes refusals; a final one is kept, so that the same request never gets another answer before it expires.
+    """Writes refusals. A final refusal is kept: until the request expires, it never gets another answer.
 
     Args:
         ledger: what is left to a learner, and where refusals are kept.
@@ -198,7 +199,7 @@ class Refusals:
         self._meter = meter
 
     def check(self, identity: bytes) -> None:
-        """Raise the final refusal that this very request got before."""
+        """Raise the final refusal that this very request got before, if it got one."""
         stored = self._ledger.store.refusal(identity)
         if stored is not None:
             raise RememberedError(msgspec.json.decode(stored, type=dict[str, str]))
@@ -212,14 +213,15 @@ class Refusals:
         terms: Terms,
         scale_factor: str = "",
     ) -> Refusal:
-        """The refusal of a request; a final one is kept, unless it was kept before or a card was asked for.
+        """The refusal of a request. A final one is kept, unless it was kept before or the request asks for a card.
 
         Args:
             header: of the reply.
-            message: the request; None where its sender is not verified: then nothing is kept, and no number told.
-            identity: digest of the request; empty where nothing is to be kept of it.
-            error: why.
-            terms: how many refusals may be kept, and for how long; what is left to the learner.
+            message: the request; None if its sender is not verified. Then nothing is kept, and the refusal holds no
+                number.
+            identity: digest of the request; empty if nothing is to be kept of it.
+            error: the reason.
+            terms: say how many refusals may be kept, for how long, and what is left to the learner.
             scale_factor: as in `Refusal`.
         """
         if message is None:
@@ -276,11 +278,11 @@ class ReadableLedger(Protocol):
 
     @property
     def account(self) -> Account:
-        """What its entries add up to."""
+        """The sum of its entries."""
 
     @property
     def store(self) -> LedgerStore:
-        """Where they are kept."""
+        """The store that keeps its entries."""
 
 
 def reserve(
@@ -293,8 +295,8 @@ def reserve(
 ) -> None:
     """Reserve a new study's cost; under manual approval, only after the steward has approved it.
 
-    A proposal that waits reserves nothing. It is kept beside the ledger, where every process that serves from it sees
-    it; the steward's word is an entry of the ledger.
+    A waiting proposal reserves nothing. It is kept beside the ledger, where every process that serves from the ledger
+    sees it. The steward's decision is an entry of the ledger.
 
     Args:
         request: of the proposal.
@@ -305,7 +307,7 @@ def reserve(
         waits: is told the study once its proposal begins to wait; it must not block or raise.
 
     Raises:
-        RemoteProtocolError: as `check_plan`; or CHANGED_CONTENT, AWAITING_APPROVAL, DECLINED, TOO_MANY_REQUESTS.
+        RemoteProtocolError: `check_plan` raises it; or CHANGED_CONTENT, AWAITING_APPROVAL, DECLINED, TOO_MANY_REQUESTS.
         HaltedError, InsufficientBudgetError, TooManyStudiesError, StoreFullError, BoundElsewhereError: see `Ledger`.
     """
     policy, now = request.policy, request.now
@@ -333,9 +335,9 @@ def reserve(
 
 
 def check_in_time(request: PendingRequest, ledger: Ledger) -> None:
-    """Raise RemoteProtocolError(EXPIRED or NOT_YET_VALID) for an expiry that has passed or lies too far ahead.
+    """Raise RemoteProtocolError: EXPIRED if a request has expired, NOT_YET_VALID if its expiry lies too far ahead.
 
-    A proposal that came in time, and has waited for the steward since, is not too late.
+    A proposal that came in time and waits for the steward is not too late.
     """
     ahead = request.message.expires_at - request.now
     limit = f"an expiry at most {request.policy.message_seconds} seconds ahead"
@@ -346,7 +348,7 @@ def check_in_time(request: PendingRequest, ledger: Ledger) -> None:
 
 
 def is_awaited(request: PendingRequest, ledger: Ledger) -> bool:
-    """Whether a request is a proposal that waits for its steward, or whose approval or decline still holds."""
+    """Whether a request is a proposal that waits for the steward, was declined, or has an approval that still holds."""
     word = ledger.account.decisions.get(request.identity)
     if word is not None and (word.allows(request.now) or not word.approved):
         return True
@@ -356,8 +358,8 @@ def is_awaited(request: PendingRequest, ledger: Ledger) -> bool:
 def undecided_proposals(ledger: ReadableLedger, now: int) -> list[PendingProposal]:
     """The proposals that wait for the steward, the first that came in front.
 
-    One that was approved waits once more where the approval has ended, or where it was held again since: something
-    differed from what the steward had read.
+    An approved proposal waits once more if its approval has ended. It also waits if it was held again since, because
+    something differed from what the steward had read.
     """
     words = ledger.account.decisions
     return [
@@ -372,10 +374,10 @@ def _is_decided(proposal: PendingProposal, word: Decision | None, now: int) -> b
 
 
 def _hold(request: PendingRequest, ledger: Ledger) -> bool:
-    """Keep a proposal for the steward; True if no process that serves from this ledger had it waiting.
+    """Keep a proposal for the steward. Returns whether it is new to all processes that serve from this ledger.
 
     Raises:
-        RemoteProtocolError: TOO_MANY_REQUESTS or OVER_LIMIT; it is not kept.
+        RemoteProtocolError: TOO_MANY_REQUESTS or OVER_LIMIT, if the proposal is not kept.
     """
     if len(request.data) > MOST_HELD_BYTES:
         limit = f"at most {MOST_HELD_BYTES} bytes where a steward reads proposals"
@@ -393,7 +395,7 @@ def _hold(request: PendingRequest, ledger: Ledger) -> bool:
 
 
 def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: SchemaFile) -> tuple[Fraction, ...]:
-    """The most that each of the plan's queries may cost, exact.
+    """The exact maximum cost of each query of a plan.
 
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, MALFORMED, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
@@ -407,9 +409,9 @@ def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: SchemaFile) ->
 
 
 def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: SchemaFile, field: str) -> None:
-    """Raise if today's policy, or the label, rules a planned query out.
+    """Raise an error if the present policy or the label rules a planned query out.
 
-    This is checked at the proposal and again at the query: a steward may have withdrawn a kind in between.
+    This is checked at the proposal and again at the query: the steward may have withdrawn a kind in between.
 
     Raises:
         RemoteProtocolError: UNKNOWN_KIND, KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT or BELOW_LEAST_COST.
@@ -445,10 +447,10 @@ def check_next(message: Query, study: StudyAccount) -> None:
 
 
 def check_query(message: Query, study: StudyAccount, kinds: Kinds, steward: SchemaFile, policy: Policy) -> Question:
-    """The checked question.
+    """The question in a query, once it is checked against the plan.
 
     Raises:
-        RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT, or as `check_planned`.
+        RemoteProtocolError: NOT_IN_PLAN, MALFORMED, BAD_QUERY or OVER_LIMIT; or `check_planned` raises it.
     """
     if not 1 <= message.sequence <= len(study.places):
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(study.places)} planned queries")

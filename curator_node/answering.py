@@ -14,7 +14,7 @@ from protocol.query_kind import Kinds, Past, QueryKind, Question
 
 @dataclass(frozen=True)
 class Seat:
-    """The identity under which a curator answers; an answer for other curators is signed with it."""
+    """The identity under which a curator answers. It also signs messages to other curators."""
 
     identity: bytes  # the public key that the question is addressed to
     label: str  # under which the curator signs
@@ -35,9 +35,9 @@ class Seat:
 
 @dataclass(frozen=True)
 class CuratorQuestion(Question):
-    """A question as its answerer gets it: it checks it once more, then the question is charged, then answered.
+    """A question as its answerer gets it. The answerer checks it once more before it is charged and answered.
 
-    The schema is that of today: the steward may have changed it since the turn before.
+    The schema is the present one: the steward may have changed it since the previous turn.
     """
 
     past: tuple[Past, ...]
@@ -52,7 +52,7 @@ class CuratorQuestion(Question):
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer."""
+    """An answer, as its answerer hands it to the curator."""
 
     release: bytes  # the encoded release body
     # what to keep of this study for its next turns, stored together with the reply, and encrypted for the curator
@@ -61,11 +61,11 @@ class Answered:
 
 
 def _nothing_more(question: CuratorQuestion) -> None:
-    """The check of a kind for which request, policy and ledger suffice."""
+    """The check of a query kind that needs none beyond those of request, policy and ledger."""
 
 
 def _nothing_bounded(limits: Any) -> Mapping[str, int]:  # noqa: ARG001
-    """The bounds of a kind that is private with any number of records."""
+    """The bounds of a query kind that is private with any number of records: none."""
     return {}
 
 
@@ -88,7 +88,7 @@ class Answerer:
 
 
 def record_bounds(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
-    """Place in a policy -> most records with which what it allows there is private; see `Answerer.bounded`."""
+    """The most records with which limits are private, by the limit's place in the policy; see `Answerer.bounded`."""
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
     bounds: dict[str, int] = {}
     for name in kinds.allowed(limits):
@@ -97,7 +97,7 @@ def record_bounds(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str
 
 
 def check_size(limits: Limits, answerers: Mapping[str, Answerer], records: int) -> None:
-    """Raise ConfigurationError if the limits allow something that is not private with so many records.
+    """Raise ConfigurationError if the limits allow a method that is not private with this number of records.
 
     The error is for the steward, who alone may know how many records there are.
     """

@@ -43,12 +43,12 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) -> Standing:
-    """The standing by a ledger and a policy; a learner's keys share one budget.
+    """The standing of a curator and its learners. All keys of a learner share one budget.
 
     Args:
-        account: of the ledger.
-        policy: the curator's.
-        kinds: installed; of others nothing is known under integral privacy.
+        account: sum of the ledger's entries.
+        policy: the curator's policy.
+        kinds: the installed query kinds. The cost of others under integral privacy is not known.
     """
     learners: dict[str, LearnerStanding] = {}
     for key, learner in policy.keys.items():
@@ -76,15 +76,15 @@ def standing_of(account: Account, policy: Policy, kinds: Kinds = QUERY_KINDS) ->
 
 
 def integral_spent(account: Account, kinds: Kinds, keys: Collection[bytes] | None = None) -> Fraction | None:
-    """The exact cost of all charges under integral privacy; None for infinite.
+    """The exact cost of all charges under integral privacy; None if it is infinite.
 
-    A query counts whole with its first charge. What a steward entered after a halt is infinite: nobody knows what it
-    was charged for.
+    The whole cost of a query counts from its first charge on. Spending that a steward entered after a halt counts as
+    infinite, since nobody knows what it was charged for.
 
     Args:
-        account: of the ledger.
-        kinds: installed.
-        keys: of the learner; None for all.
+        account: sum of the ledger's entries.
+        kinds: the installed query kinds.
+        keys: keys of the learner; None for all learners.
     """
     total, charged = _ZERO, _ZERO
     for study in account.studies.values():

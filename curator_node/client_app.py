@@ -1,7 +1,7 @@
 """A curator as a Flower ClientApp: one bytes value in, one bytes value out. No decision is taken here.
 
-The curator's side of Flower is this file only. What a Flower run configures is the learner's, so nothing of it is
-read: policy comes from the steward's file.
+This file is the curator's only code for Flower. The learner writes a Flower run's configuration, so none of it is read:
+the policy comes from the steward's file.
 """
 
 import logging

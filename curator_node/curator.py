@@ -83,10 +83,10 @@ log = logging.getLogger(__name__)
 def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
     """Bind every key that the ledger has seen, with its spending, to the learner's name in the policy.
 
-    A key that is taken out of the policy later then leaves its spending with its learner.
+    If a key is taken out of the policy later, its spending stays with its learner.
 
     Raises:
-        BoundElsewhereError: one is bound to another name.
+        BoundElsewhereError: a key is bound to another name.
     """
     for key, learner in policy.keys.items():
         bound_name = ledger.account.name_of(key)
@@ -96,10 +96,10 @@ def bind_known(ledger: Ledger, policy: Policy, now: int) -> None:
 
 @contextmanager
 def as_refusals(request: PendingRequest) -> Iterator[None]:
-    """Turn what the ledger does not allow into the refusal that the learner gets.
+    """Turn an error of the ledger into the refusal that the learner gets.
 
-    A query that is charged is refused with ANSWER_GONE, unless it may be sent again: any other code would deny the
-    charge. That happens where the steward changed something between charge and answer.
+    A query that was already charged is refused with ANSWER_GONE, unless it may be sent again: any other code would deny
+    the charge. This happens if the steward changed something between charge and answer.
     """
     try:
         yield
@@ -126,19 +126,19 @@ class Curator:
         dataset: its private records.
         ledger: its durable budget.
         keys: its signing key, and those that it had before.
-        policy: its steward's.
+        policy: what its steward allows.
         clock: seconds since 1970 as an int.
         noise: where noise comes from.
         entropy: n -> n random bytes, for nonces; never for noise.
         answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
 
     Attributes:
-        waits: is told the identity of each study whose proposal begins to wait for the steward.
-        lock: held while the ledger is used; not while records are counted.
+        waits: called with the identity of each study whose proposal begins to wait for the steward.
+        lock: held while the ledger is used, but not while records are counted.
 
     Raises:
-        ConfigurationError: noise from a seed without `simulation = true` in the policy, limits of query kinds that
-            cannot be read, or that allow what is not private with so many records, or a ledger that was kept for
+        ConfigurationError: the noise is seeded, but the policy does not say `simulation = true`; limits of a query kind
+            cannot be read, or allow a method that is not private with so many records; or the ledger was kept for
             another privacy unit, or for releases that were not private.
     """
 
@@ -179,12 +179,15 @@ class Curator:
 
     @property
     def policy(self) -> Policy:
-        """Its steward's, of today."""
+        """The policy that is in force now."""
         return self._terms.policy
 
     @property
     def label(self) -> str:
-        """Under which it signs; not the production label where its releases are not private as claimed."""
+        """The label under which the curator signs.
+
+        It is the production label only if its releases are private as claimed.
+        """
         return self._terms.label
 
     @property
@@ -194,15 +197,16 @@ class Curator:
 
     @property
     def identities(self) -> tuple[bytes, ...]:
-        """Every public key to which requests are answered now, its own in front."""
+        """Every public key to which requests are answered now, the current one first."""
         return self._identities.served(self._clock())
 
     def adopt(self, policy: Policy) -> None:
-        """Go on under another policy, from the next request on; one that is wrong changes nothing.
+        """Serve under another policy from the next request on. A policy that raises an error changes nothing.
 
         Raises:
-            ConfigurationError: as when a curator is made; or its answers would be private in another way, or it newly
-                allows what is private up to a number of records only: then the curator must be started anew.
+            ConfigurationError: a curator could not be made with this policy; or its answers would be private in another
+                way; or it newly allows a method that is private only up to some number of records. In the last two
+                cases the curator must be started anew.
         """
         terms, bounds = (
             settled_terms(policy, self._kinds, self._noise),
@@ -222,10 +226,10 @@ class Curator:
             self._terms = terms
 
     def handle(self, data: bytes) -> bytes:
-        """Answer one envelope with one envelope; raises only where clock or key do. Several threads may call it.
+        """Answer one envelope with one envelope. Several threads may call it.
 
-        Whatever else goes wrong inside becomes a refusal with a constant text. The steward's log gets the kind of
-        error, never its text, which could hold a value.
+        Only errors of the clock or of the key are raised. Any other error becomes a refusal with a constant text. The
+        steward's log gets the error's type, never its text, which could hold a value.
         """
         try:
             return self._answer(data)
@@ -257,7 +261,7 @@ class Curator:
             return self._refuse(data, message, identity, error)
 
     def _authenticate(self, data: bytes) -> tuple[Message, bytes]:
-        """Bytes to a verified message of a known learner, and its request digest."""
+        """Verify an envelope. Returns the message of a known learner and the digest of the request."""
         envelope, message = open_envelope(data, limit=self.policy.limits.message_bytes, types=LEARNER_TYPES)
         verify(envelope, message.sender)
         if not self.policy.admits(message.sender, self._clock()):
@@ -265,7 +269,7 @@ class Curator:
         return message, request_digest(message.sender, envelope.type, envelope.payload)
 
     def _serve(self, data: bytes, message: Message, identity: bytes) -> bytes:
-        """The reply to a verified message; all but the count of a query's answer happens under the lock."""
+        """The reply to a verified message. The lock is held throughout, except while records are counted."""
         if not self._identities.serves(message.recipient, self._clock()):
             raise RemoteProtocolError(RefusalCode.WRONG_RECIPIENT)
         with self._lock:
@@ -303,7 +307,7 @@ class Curator:
                 self._in_hand.discard(identity)
 
     def _check_attention(self, request: PendingRequest) -> None:
-        """Raise if a request is late, was refused for good, exceeds its learner's limits, or is being answered now."""
+        """Raise if a request is late, was finally refused, exceeds its learner's limits, or is being answered now."""
         if not request.took_effect:
             check_in_time(request, self._ledger)
         self._refusals.check(request.identity)
@@ -351,7 +355,10 @@ class Curator:
         return self._settled(self._ledger.answer(identity, accept, now))
 
     def _charge(self, request: PendingRequest, message: Query) -> CuratorQuestion:
-        """Charge a query. Before that, its answerer checks the question and all that it needs beside the records."""
+        """Charge a query.
+
+        Before the charge, its answerer checks the question and everything that it needs except the records.
+        """
         study, policy, steward = request.known_study(), request.policy, self._dataset.steward
         if not request.took_effect:
             check_next(message, study)
@@ -380,7 +387,10 @@ class Curator:
         return question
 
     def _question(self, request: PendingRequest, message: Query, checked: Question) -> CuratorQuestion:
-        """A checked query as its answerer gets it; StateGoneError or AnswerGoneError where what it needs is gone."""
+        """A checked query as its answerer gets it.
+
+        Raises StateGoneError or AnswerGoneError if a kept state or an answer is gone.
+        """
         study, identities = request.known_study(), self._identities
         kind, identity = self._kinds.kind(checked.turn.planned.kind), message.recipient
         return CuratorQuestion(
@@ -401,7 +411,10 @@ class Curator:
         return ENVELOPE_ROOM + kind.release_bytes(question) + state_bytes
 
     def _state(self, study: StudyKey, kind: str) -> bytes:
-        """What the answerer of a kind last kept of a study, opened; StateGoneError where it cannot be."""
+        """The decrypted state that a kind's answerer last kept of a study.
+
+        Raises StateGoneError if it cannot be decrypted.
+        """
         sealed = self._ledger.state(study, kind)
         if not sealed:
             return b""
@@ -411,7 +424,7 @@ class Curator:
         return state
 
     def _past(self, study: StudyAccount, sequence: int) -> tuple[Past, ...]:
-        """The answered turns of a query's kind before it, from stored replies; AnswerGoneError where one is gone."""
+        """The earlier turns of a query's kind, read from stored replies. Raises AnswerGoneError if a reply is gone."""
         name = study.kind_of(sequence)
         past = []
         for earlier, reply in self._ledger.replies(study.key):
@@ -458,12 +471,12 @@ class Curator:
         return self._settled(self._ledger.answer(identity, close, now))
 
     def _settled(self, reply: bytes) -> bytes:
-        """The reply, once this process's mark has reached the ledger entries on which it rests."""
+        """Return the reply after moving this process's mark to the ledger entries on which the reply rests."""
         self._ledger.settle()
         return reply
 
     def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:
-        """Refuse a stray message: it counts on the channel, against no learner, and is not remembered."""
+        """Refuse a stray message. It counts on the channel and against no learner, and its refusal is not kept."""
         with self._lock:
             self._meter.stray(self._clock(), self.policy)
         return self._refuse(data, message, b"", error)
@@ -477,9 +490,9 @@ class Curator:
         *,
         scale_factor: str = "",
     ) -> bytes:
-        """A signed refusal; a final one is remembered, so that the same request never gets another answer.
+        """A signed refusal. A final refusal is kept, so that the same request never gets another answer.
 
-        With no digest of the request, nothing is remembered.
+        Without a digest of the request, nothing is kept.
         """
         with self._lock:
             header = self._header(data, message)

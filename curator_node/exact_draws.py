@@ -1,8 +1,8 @@
-"""Exact draws from random bytes: whole numbers, coins, and shares of discrete Laplace noise. No float comes in.
+"""Exact draws from random bytes: whole numbers, coins, and shares of discrete Laplace noise. No float is used.
 
 Shares are for a secure sum: a share of h is the difference of two negative binomials of shape 1 / h, and h of them add
-up to discrete Laplace noise (`protocol.noise_shares.LaplaceShares`). `docs/noise-shares.md` proves what is drawn and
-that every number fits 64 bits.
+up to discrete Laplace noise (`protocol.noise_shares.LaplaceShares`). `docs/noise-shares.md` proves that the draws have
+these laws and that every number fits 64 bits.
 """
 
 import os
@@ -16,7 +16,8 @@ RandomBytes = Callable[[int], bytes]
 Words = NDArray[np.uint64]
 
 MOST_ROUNDS = 2**16
-"""A fair source needs more with a chance below 2^-60000; one that repeats itself would never end."""
+"""Most rounds of draws. A fair source needs more with a probability below 2^-60000; one that repeats itself never ends.
+"""
 
 
 class RandomWords:
@@ -33,9 +34,10 @@ class RandomWords:
         return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
 
     def below(self, limits: Words) -> Words:
-        """(n,) uniform on 0 .. limit - 1 each, for (n,) limits of 1 to 2^63: the word modulo the limit.
+        """(n,) whole numbers, each uniform on 0 .. limit - 1 for its own of (n,) limits of 1 to 2^63.
 
-        A word below 2^64 modulo the limit is drawn again, so that as many words lead to each number.
+        A number is a word modulo its limit. A word below (2^64 modulo the limit) is drawn again, so that equally many
+        words lead to each number.
         """
         words = self.words(limits.size)
         # 2^64 modulo the limit is below the limit, so only so small a word must be looked at.
@@ -53,8 +55,8 @@ class RandomWords:
     def exponential_coins(self, numerators: Words, denominator: np.uint64) -> NDArray[np.bool_]:
         """(n,) coins, true with probability exp(-u / t) exactly, for numerators 0 <= u <= t and t at most 2^32.
 
-        Canonne, Kamath and Steinke 2020, algorithm 1, first case: of coins with probabilities u / t, u / 2t, u / 3t
-        and so on, the first that fails has an odd number.
+        Canonne, Kamath and Steinke 2020, algorithm 1, first case: coins with probabilities u / t, u / 2t, u / 3t, ...
+        are tossed. The result is true if the first coin that fails has an odd number.
         """
         coins = np.zeros(numerators.size, np.bool_)
         open_ = np.arange(numerators.size)
@@ -70,7 +72,7 @@ class RandomWords:
 
 
 def not_random() -> ArithmeticError:
-    """The error where bytes cannot be random."""
+    """The error to raise if bytes cannot be random."""
     return ArithmeticError("the random bytes repeat themselves; no noise may be drawn from them")
 
 
@@ -78,7 +80,7 @@ MOST_TERM = 2**32
 """Largest numerator and denominator of a scale."""
 MOST_PARTS = 2**15
 LEAST_SHARES = 64
-"""A shorter vector is drawn among so many, and the others are thrown away: the time is that of all of them."""
+"""A shorter vector is drawn as one of this length, and the rest is dropped, so that short draws take equal time."""
 
 
 def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomBytes = os.urandom) -> NDArray[np.int64]:
@@ -88,7 +90,7 @@ def draw_shares(size: int, scale: Fraction, parts: int, random_bytes: RandomByte
         size: how many, at least 0.
         scale: of the sum's noise; numerator and denominator at most 2^32.
         parts: h, 1 to 2^15; each share has shape 1 / h.
-        random_bytes: gives so many independent uniform bytes.
+        random_bytes: returns the given number of independent uniform bytes.
 
     Returns:
         (size,) int64, each less than 2^48 from 0.
@@ -109,7 +111,8 @@ def draw_negative_binomials(
 ) -> NDArray[np.uint64]:
     """Independent negative binomials of shape 1 / `parts` and success 1 - exp(-1 / scale): halves of shares.
 
-    They count failures, from 0. See `draw_shares` for arguments and errors; (size,) uint64, each below 2^48.
+    They count failures from 0 on. Arguments and errors are those of `draw_shares`. Returns (size,) uint64, each below
+    2^48.
     """
     if not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"noise is shared by 1 to {MOST_PARTS} parts, not {parts}")
@@ -132,7 +135,10 @@ def _geometric(size: int, scale: Fraction, source: RandomWords) -> Words:
 
 
 def _remainders(size: int, top: np.uint64, source: RandomWords) -> Words:
-    """(size,) of 0 .. top - 1 with chances proportional to exp(-u / top): uniform ones that pass a coin."""
+    """(size,) numbers u in 0 .. top - 1 with probability proportional to exp(-u / top).
+
+    They are uniform numbers, each kept if a coin of that probability succeeds.
+    """
     if top == 1:
         return np.zeros(size, np.uint64)
     passed = [np.empty(0, np.uint64)]
@@ -148,7 +154,7 @@ def _remainders(size: int, top: np.uint64, source: RandomWords) -> Words:
 
 
 def _steps(size: int, source: RandomWords) -> Words:
-    """(size,) with P(v) proportional to exp(-v)."""
+    """(size,) numbers v = 0, 1, ... with P(v) proportional to exp(-v)."""
     steps = np.zeros(size, np.uint64)
     open_ = np.arange(size)
     unit = np.uint64(1)
@@ -161,7 +167,7 @@ def _steps(size: int, source: RandomWords) -> Words:
 
 
 def _thinned(totals: Words, parts: int, source: RandomWords) -> Words:
-    """(n,) of geometric totals, what is left where each cycle of a random permutation stays with probability 1 / parts.
+    """(n,) sizes left of geometric totals if each cycle of a random permutation stays with probability 1 / parts.
 
     The cycle of any one place of a uniform permutation of r places is uniform on 1 .. r long, and the rest is uniform
     again (Shepp and Lloyd 1966). Length and coin are read off one number below r h.

@@ -1,7 +1,6 @@
-"""The keys with which a curator signs replies and receipts: its own and, for as long as its steward said, former ones.
+"""The keys with which a curator signs replies and receipts: its current key and, for some time, former ones.
 
-Reply and receipt are signed with the key to which the request was addressed, so a learner notices a rotation only when
-it is told.
+Reply and receipt are signed with the key to which the request was addressed, so a learner need not know of a rotation.
 """
 
 import math
@@ -47,14 +46,14 @@ class Receipts:
         self._label = label
 
     def write(self, account: Account, owed: Owed, request: bytes, now: int, *, release: bytes = NO_DIGEST) -> bytes:
-        """The signed receipt of a request that took effect: the chain as it was at that request's entry.
+        """The signed receipt of a request that took effect. It shows the chain as it was at that request's entry.
 
         Args:
-            account: the ledger's sum, which holds that entry.
-            owed: what took effect.
-            request: its digest.
+            account: sum of the ledger's entries, that entry included.
+            owed: the request that took effect.
+            request: digest of the request.
             now: the time.
-            release: digest of what is released; then the amount owed was a charge.
+            release: digest of the release, if the request was charged.
         """
         receipt = Receipt(
             curator=self._key.public,
@@ -81,7 +80,7 @@ class Receipts:
             now: the time.
 
         Raises:
-            RemoteProtocolError: LEDGER_ROLLED_BACK, or this curator did not sign the receipt.
+            RemoteProtocolError: LEDGER_ROLLED_BACK; or another code if this curator did not sign the receipt.
         """
         if not data:
             return
@@ -99,13 +98,13 @@ class Receipts:
             raise RemoteProtocolError(RefusalCode.LEDGER_ROLLED_BACK)
 
     def standing(self, account: Account, key: StudyKey, now: int) -> bytes:
-        """A signed receipt, made on the steward's request, of where the ledger stands for a study or a learner.
+        """A signed receipt, made for the steward, of where the ledger stands for a study or a learner.
 
-        Its request is zero, and so is its charge: it names the newest entry, and what was spent up to it.
+        Its request and its charge are zero. It names the newest entry, and what was spent up to that entry.
 
         Args:
-            account: the ledger's sum.
-            key: whose and which; a study of `NO_STUDY` means all of the learner's.
+            account: sum of the ledger's entries.
+            key: the learner and the study; the study `NO_STUDY` stands for all of the learner's.
             now: the time.
         """
         study = account.studies.get(key)
@@ -127,9 +126,10 @@ class Receipts:
         return seal_receipt(receipt, self._key, label=self._label)
 
     def lost_branch(self, data: bytes, ledger: Ledger) -> BranchTrace | None:
-        """The lost branch that a receipt proves: its entry or its reply is missing. None if neither, or acknowledged.
+        """The lost branch that a receipt proves, since its entry or its reply is missing.
 
-        A receipt is sent inside a stored reply, so if its request has no reply, or another one, the reply was lost.
+        None if nothing is missing, or if the steward has acknowledged it. A receipt is sent inside a stored reply, so
+        the reply was lost if the store has none to the request, or another one.
 
         Raises:
             RemoteProtocolError: this curator did not sign the receipt.
@@ -147,7 +147,7 @@ class Receipts:
 
 
 def _is_kept(data: bytes, receipt: Receipt, ledger: Ledger) -> bool:
-    """Whether the stored reply to a receipt's request holds it; True where the reply is gone and cannot be compared."""
+    """Whether the stored reply to a receipt's request holds that receipt; True also if the reply is gone."""
     if receipt.request not in ledger.account.answers:
         return False
     try:
@@ -175,12 +175,15 @@ class Keys:
 
     @property
     def newest_first(self) -> tuple[SigningKey, ...]:
-        """All of them, the current one in front."""
+        """All keys, the current one first."""
         return (self.current, *(former.key for former in reversed(self.former)))
 
     @property
     def first(self) -> SigningKey:
-        """The oldest: what must never change is derived from it (which records of a unit are kept, the mark's key)."""
+        """The oldest key.
+
+        The choice of a unit's records and the mark's key are derived from it, since they must never change.
+        """
         return self.former[0].key if self.former else self.current
 
 
@@ -211,7 +214,7 @@ class Identities:
         return identity == self.current or now < self._until.get(identity, 0)
 
     def served(self, now: int) -> tuple[bytes, ...]:
-        """Every public key to which requests are answered at a time, the current one in front."""
+        """Every public key to which requests are answered at a time, the current one first."""
         return tuple(key for key in self._keys if self.serves(key, now))
 
     def header(self, data: bytes, message: Message | None, expires_at: int) -> dict[str, Any]:
@@ -247,13 +250,13 @@ class Identities:
         return self._receipts[request.recipient].write(account, owed, identity, now, release=release)
 
     def check(self, data: bytes, ledger: Ledger, now: int) -> None:
-        """`Receipts.check` under the key that signed the receipt; one under a leaked key proves nothing."""
+        """Do `Receipts.check` with the key that signed the receipt. A receipt under a leaked key proves nothing."""
         issuer = self._issuer(data)
         if issuer not in self._leaked:
             self._receipts[issuer].check(data, ledger, now)
 
     def _issuer(self, data: bytes) -> bytes:
-        """The curator that a receipt names; nothing is verified."""
+        """The curator that a receipt names. Nothing is verified."""
         try:
             issuer = decode(decode(data, Envelope, field="receipt").payload, Receipt, field="receipt").curator
         except RemoteProtocolError:
@@ -261,7 +264,7 @@ class Identities:
         return issuer if issuer in self._keys else self.current
 
     def _named_in(self, data: bytes) -> bytes:
-        """The recipient that an envelope names, else the current key; nothing is verified."""
+        """The recipient that an envelope names, or else the current key. Nothing is verified."""
         if len(self._keys) == 1:
             return self.current
         try:

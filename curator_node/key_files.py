@@ -12,7 +12,7 @@ def write_key(path: Path, key: SigningKey | None = None) -> str:
 
     Args:
         path: of the file.
-        key: another one than a new one.
+        key: the key to write; None makes a new one.
 
     Raises:
         ConfigurationError: the file exists already or cannot be written.
@@ -30,7 +30,7 @@ def read_key(path: Path) -> SigningKey:
     """Read a key file.
 
     Raises:
-        ConfigurationError: no such file, or not a key.
+        ConfigurationError: there is no such file, or it holds no key.
     """
     if not path.is_file():
         raise ConfigurationError(f"no key file {path}; make one: expril keys {path}")

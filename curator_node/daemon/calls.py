@@ -1,4 +1,4 @@
-"""Calls to a SuperLink: an answer is read up to a limit, and every failure is one of four errors."""
+"""Calls to a SuperLink. An answer is read only up to a limit, and every failure becomes one of four errors."""
 
 import ssl
 import time
@@ -30,10 +30,10 @@ _LEAST_RETRY, _MOST_RETRY = 0.05, 2.0
 
 
 class SuperLinkDownError(ExprilError):
-    """No answer, or a fault of the SuperLink's; it may pass.
+    """The SuperLink gave no answer, or failed. A later call may succeed.
 
     Attributes:
-        status: of HTTP; 0 without an answer.
+        status: HTTP status; 0 without an answer.
     """
 
     def __init__(self, kind: str, status: int = 0) -> None:
@@ -42,26 +42,26 @@ class SuperLinkDownError(ExprilError):
 
 
 class NotLetInError(SuperLinkDownError):
-    """The SuperLink does not know this node, or not any more, or takes its last connection for alive."""
+    """The SuperLink does not know this node (any more), or believes that its previous connection is alive."""
 
 
 class GoneError(ExprilError):
-    """A message or its run is not there any more; the text is an HTTP status."""
+    """The SuperLink no longer has a message or its run. The error's text is an HTTP status."""
 
 
 class TooLargeError(ExprilError):
-    """A message is larger than the policy reads; it was not read."""
+    """A message exceeds the policy's limit of length, and was not read."""
 
 
 class Sender:
     """The only interceptor of Flower's client: it signs as a node, sends, and reads no answer beyond its limit.
 
-    Flower's own ones load its server, end the process where versions differ, and read answers of any length.
+    Flower's own interceptors load its server, end the process if versions differ, and read answers of any length.
 
     Args:
-        http: that sends.
-        key: the node's.
-        limit: request -> most bytes of its answer.
+        http: sends the requests.
+        key: signs as the node.
+        limit: returns the most bytes of the answer to a request.
     """
 
     def __init__(self, http: httpx.Client, key: EllipticCurvePrivateKey, limit: Callable[[object], int]) -> None:
@@ -119,7 +119,7 @@ def why_unreachable(address: str, ca: Path | None) -> str:
     """Why a SuperLink cannot be reached, in words; "" if it answers.
 
     Raises:
-        ConfigurationError: its authority's certificate cannot be read.
+        ConfigurationError: the certificate of the SuperLink's authority cannot be read.
     """
     verify = False if ca is None else tls_context(ca)
     try:
@@ -143,8 +143,8 @@ def call_for_node(call: Callable[[Any], Any], request: object) -> Any:
 
     Raises:
         NotLetInError: the SuperLink turns the node away.
-        TooLargeError: the answer is longer than its limit; it was not read.
-        SuperLinkDownError: no answer, or none that makes sense.
+        TooLargeError: the answer is longer than its limit, and was not read.
+        SuperLinkDownError: there is no answer, or it cannot be parsed.
     """
     try:
         return call(request)
@@ -161,8 +161,8 @@ def call_for_message(call: Callable[[Any], Any], request: object) -> Any:
 
     Raises:
         GoneError: the SuperLink has lost it, or its run has ended.
-        TooLargeError: the answer is longer than its limit; it was not read.
-        SuperLinkDownError: no answer, or none that makes sense.
+        TooLargeError: the answer is longer than its limit, and was not read.
+        SuperLinkDownError: there is no answer, or it cannot be parsed.
     """
     try:
         return call(request)
@@ -178,7 +178,7 @@ def call_for_message(call: Callable[[Any], Any], request: object) -> Any:
 
 
 def retry(call: Callable[[], Any], patience: Callable[[], bool]) -> Any:
-    """Repeat a call while the SuperLink is down and `patience()`; raises SuperLinkDownError after that."""
+    """Repeat a call while the SuperLink is down and `patience()` is true. Then SuperLinkDownError is raised."""
     wait = _LEAST_RETRY
     while True:
         try:

@@ -1,8 +1,8 @@
 """A curator's node at a SuperLink: Flower's Fleet API, spoken without Flower's SuperNode.
 
-An app that somebody ships is never fetched, so it cannot run: there is no call for one in this file. What comes is
-data: Flower's message of three small objects, whose one bytes value goes to the installed ClientApp. No answer of the
-SuperLink is held beyond the length that belongs to it.
+This file has no call that fetches an app, so an app that somebody sends cannot run. Only data is fetched: a Flower
+message of three small objects, whose one bytes value goes to the installed ClientApp. Each answer of the SuperLink is
+read only up to the length that such an answer may have.
 """
 
 from collections.abc import Callable
@@ -54,11 +54,11 @@ from protocol.flower_internals import (
 )
 
 HEARTBEAT_SECONDS = 10.0
-"""What is promised, Flower's least; a node that stays silent twice as long counts as gone."""
+"""The promised interval between beats, Flower's least. A node that stays silent twice as long counts as gone."""
 MOST_OBJECTS = 8
-"""Our message is three: message, record dictionary, record."""
+"""A message of ours has three objects: message, record dictionary, record."""
 ROOM = 64 * 1024
-"""What Flower adds to an envelope, and the longest answer that carries none."""
+"""The most bytes that Flower adds to an envelope, and the longest answer that carries no envelope."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Parcel:
 
     @property
     def payload(self) -> object:
-        """The request's bytes; None where it holds none, or not where they belong."""
+        """The request's bytes; None if the message holds none at the expected place."""
         try:
             return self.message.content[RECORD][FIELD]
         except (KeyError, TypeError, ValueError):
@@ -99,14 +99,14 @@ class Link(NamedTuple):
 
 
 class Fleet:
-    """One node of a SuperLink. Several threads may fetch and answer; one enters, pulls and beats.
+    """One node of a SuperLink. Several threads may fetch and answer, but only one may enter, pull and beat.
 
     Args:
         link: how the SuperLink is reached.
         handle: a curator's `handle(bytes) -> bytes`.
 
     Attributes:
-        most_bytes: longest envelope that is read; may be changed.
+        most_bytes: length of the longest envelope that is read; it may be changed.
         node: Flower's number of this node; 0 before it was let in.
 
     Raises:
@@ -126,14 +126,14 @@ class Fleet:
         self._client = FleetHttpClient(base, interceptors=[sender], verify=verify, timeout=CALL_SECONDS)
 
     def enter(self, last: int = 0) -> int:
-        """Have the SuperLink let this node in; returns the node's number.
+        """Have the SuperLink let this node in. Returns the node's number.
 
         Args:
-            last: the number that it had when its process ended last; 0 where that is not known. The SuperLink takes a
-                process that was killed for alive for a while; its successor, who holds the same key, goes on as it.
+            last: the number of this node's previous process; 0 if it is not known. The SuperLink believes for a while
+                that a killed process is alive; its successor with the same key may go on under its number.
 
         Raises:
-            NotLetInError, SuperLinkDownError: not now.
+            NotLetInError, SuperLinkDownError: the node is not let in now.
         """
         request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT_SECONDS)
         try:
@@ -148,10 +148,10 @@ class Fleet:
         return self.node
 
     def beat(self) -> None:
-        """Say that this node is alive; due every `HEARTBEAT_SECONDS`.
+        """Tell the SuperLink that this node is alive; due every `HEARTBEAT_SECONDS`.
 
         Raises:
-            NotLetInError, SuperLinkDownError: it did not help.
+            NotLetInError, SuperLinkDownError: the SuperLink did not take it.
         """
         request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_SECONDS)
         if not call_for_node(self._client.SendNodeHeartbeat, request).success:
@@ -161,8 +161,8 @@ class Fleet:
         """The next message for this node, without its content; None where there is none.
 
         Raises:
-            NotLetInError, SuperLinkDownError: not now.
-            TooLargeError: it has very many parts; it will not come again.
+            NotLetInError, SuperLinkDownError: nothing can be pulled now.
+            TooLargeError: the message has too many parts. The SuperLink will not hand it out again.
         """
         response = call_for_node(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
         if not response.messages_list or not response.message_object_trees:
@@ -175,9 +175,9 @@ class Fleet:
         """Fetch what a message still lacks; True once all of it is there.
 
         Raises:
-            TooLargeError: it has more, or larger, objects than a request of ours.
-            GoneError: the SuperLink has lost it, or its run has ended.
-            SuperLinkDownError: not now.
+            TooLargeError: the message has more, or larger, objects than a request of ours.
+            GoneError: the SuperLink has lost the message, or its run has ended.
+            SuperLinkDownError: nothing can be fetched now.
         """
         names = dict.fromkeys(tree.object_id for tree in iterate_object_tree(parcel.tree))
         if len(names) > MOST_OBJECTS:
@@ -199,7 +199,7 @@ class Fleet:
         """The installed ClientApp's reply to a whole message.
 
         Raises:
-            Exception: it is of a type that the app does not serve, or Flower fails.
+            Exception: the app does not serve messages of this type, or Flower fails.
         """
         context = Context(run_id=parcel.run, node_id=self.node, node_config={}, state=RecordDict(), run_config={})
         return self._app(parcel.message, context)
@@ -212,11 +212,11 @@ class Fleet:
     def send(self, parcel: Parcel, reply: Any, *, patience: Callable[[], bool]) -> None:
         """Send the reply to a message, again and again until it is taken, as long as there is patience.
 
-        How long the app took is not told: it could depend on the records.
+        The reply does not say how long the app took, which could depend on the records.
 
         Raises:
-            GoneError: nobody waits for it any more.
-            SuperLinkDownError: it could not be sent in time.
+            GoneError: nobody waits for the reply any more.
+            SuperLinkDownError: the reply could not be sent in time.
         """
         node = Node(node_id=self.node)
         reply.metadata.__dict__["_message_id"] = reply.object_id  # as Flower's own SuperNode does
@@ -246,7 +246,7 @@ class Fleet:
                     raise GoneError("session")
 
     def leave(self) -> None:
-        """Sign this node off, so that it can come back at once; harmless where it is gone already."""
+        """Sign this node off, so that it can come back at once. A second call does no harm."""
         if self.node:
             try:
                 call_for_node(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node))
@@ -290,7 +290,7 @@ class Fleet:
         return True
 
     def _register(self) -> bool:
-        """Register by itself, where the SuperLink lets any node in; elsewhere a person does it."""
+        """Register this node, if the SuperLink lets any node in. Otherwise a person registers it."""
         try:
             call_for_node(self._client.RegisterNode, RegisterNodeFleetRequest(public_key=self._public))
         except NotLetInError:

@@ -1,4 +1,6 @@
-"""A curator that answers from a folder: requests as files, replies as files beside them, whole or not at all.
+"""A curator that answers requests in a folder.
+
+Requests are files, and each reply is a file that is written whole or not.
 
 Anybody may be able to write into the folder. So a file is read only if it is a plain file, has a request's name and is
 small enough; links are never followed. `Curator.handle` judges its content, as with any other transport.
@@ -29,7 +31,7 @@ ANSWERED, REFUSED, IGNORED = "answered", "refused", "ignored"
 
 @dataclass(frozen=True)
 class FileOutcome:
-    """What became of a file."""
+    """The outcome of a request's file."""
 
     file: str  # its name
     what: str  # `ANSWERED`, `REFUSED` or `IGNORED`
@@ -38,17 +40,17 @@ class FileOutcome:
 
 
 def answer_folder(folder: Path, site: Site) -> Iterator[FileOutcome]:
-    """Answer every request that has no reply yet, or only a refusal that is not final; also those to former keys.
+    """Answer every request, also to former keys, that has no reply yet or only a refusal that is not final.
 
     Args:
-        folder: of the carrier; only the part of this curator is looked at.
-        site: the curator's.
+        folder: the carrier's folder. Only the part of this curator is read.
+        site: the curator's site.
 
     Yields:
-        Each file that was answered, refused or ignored; not those that have their reply.
+        The outcome of each file that was answered, refused or ignored; files that have their reply are left out.
 
     Raises:
-        ConfigurationError: no such folder, or nothing for this curator in it, or a reply cannot be written.
+        ConfigurationError: there is no such folder, it has no part for this curator, or a reply cannot be written.
     """
     addressed = [identity for identity in site.curator.identities if (folder / identity.hex()).is_dir()]
     for identity in addressed or [site.identity]:
@@ -90,7 +92,7 @@ def _is_settled(reply: bytes, curator: bytes) -> bool:
 
 
 def _read(folder: int, name: str, most: int) -> bytes | str:
-    """A plain file's content, or why it is not read."""
+    """The content of a plain file, or why it is not read."""
     try:
         handle = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=folder)
     except OSError:

@@ -38,7 +38,7 @@ class Watch:
         self.releases = 0  # replies that held one, repeats among them
 
     def tell(self, event: Event) -> None:
-        """An event of the daemon's own."""
+        """Log an event of the daemon itself."""
         if isinstance(event, Unserved):
             with self._lock:
                 self.unserved[event.reason] += 1
@@ -47,12 +47,12 @@ class Watch:
     def watched(
         self, handle: Callable[[bytes], bytes], policy: Callable[[], Policy], label: str
     ) -> Callable[[bytes], bytes]:
-        """Wrap `handle`: each request is counted and logged, and the bytes stay the same.
+        """Wrap `handle` so that each request is counted and logged. Its replies stay the same.
 
         Args:
             handle: the curator's.
-            policy: the one that it serves by now.
-            label: under which it signs.
+            policy: returns the policy that is in force.
+            label: the label under which the curator signs.
         """
 
         def answer(data: bytes) -> bytes:
@@ -105,7 +105,7 @@ def describe(data: bytes, reply: bytes, policy: Policy, label: str) -> Request:
 
 
 def _readable(data: bytes) -> Envelope | None:
-    """A request's envelope; None where its type is none of the protocol's, which a stranger may have chosen."""
+    """A request's envelope; None if it is no envelope, or claims a type that the protocol does not have."""
     try:
         envelope = decode(data, Envelope)
     except ExprilError:
@@ -157,8 +157,8 @@ class HealthPage:
     """A small HTTP server in threads of its own.
 
     Args:
-        port: of the loopback.
-        status: asked for each look.
+        port: a port of the loopback.
+        status: called for each request of the page.
 
     Raises:
         ConfigurationError: the port is taken.
@@ -202,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, {"error": "ask for /health or /status"})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Requests for the health page are not logged."""
+        """Do nothing: requests for the health page are not logged."""
 
     def _say(self, code: int, content: object) -> None:
         body = json.dumps(content).encode()

@@ -1,7 +1,7 @@
 """The daemon's log: one line of JSON an event, on standard error, for the steward and its tools.
 
-Every event is a struct with fields of its own, so nothing else can be said. No field is computed from a record, and no
-time tells how long a count took: an answered request is stamped with the second in which it came.
+Every event is a struct with fixed fields, so nothing else can be logged. No field is computed from a record. No time
+shows how long a count took: an answered request is stamped with the second in which it came.
 """
 
 import logging
@@ -37,7 +37,7 @@ class Started(Event, frozen=True, tag="started"):
 
 
 class Warned(Event, frozen=True, tag="warned"):
-    """There is something about records or policy that the steward should check: `expril curator check` says what."""
+    """The steward should check the records or the policy; `expril curator check` says why."""
 
     warnings: int  # how many
 
@@ -84,11 +84,11 @@ class Unserved(Event, frozen=True, tag="unserved"):
 
 
 Outcome = Literal["told", "failed", "too_long", "not_run", "dropped"]
-"""Of a steward's command."""
+"""The outcome of a steward's command."""
 
 
 class StewardTold(Event, frozen=True, tag="steward_told"):
-    """A study began to wait for the steward's word, and what became of the steward's own command about it."""
+    """A study began to wait for the steward's decision; the event says whether the steward's notice command worked."""
 
     study: str  # its identity
     # "told": the command ended with status 0; "failed": with another; "too_long": it was stopped; "not_run": it could
@@ -104,13 +104,13 @@ class PolicyAdopted(Event, frozen=True, tag="policy_adopted"):
 
 
 class PolicyRefused(Event, frozen=True, tag="policy_refused"):
-    """The steward's changed files cannot be served; the last ones that could be are."""
+    """The steward's changed files cannot be served. The last valid ones stay in force."""
 
     reason: str  # the sentence of the error, about those files alone
 
 
 class LedgerState(Event, frozen=True, tag="ledger"):
-    """The ledger was halted or resumed, or its database went or came back."""
+    """The ledger was halted or resumed, or its database became unreachable or reachable."""
 
     halted: bool  # until the steward acts
     available: bool  # whether it can be read
@@ -118,14 +118,14 @@ class LedgerState(Event, frozen=True, tag="ledger"):
 
 
 class Stopping(Event, frozen=True, tag="stopping"):
-    """Told to stop: nothing more is fetched."""
+    """The daemon was told to stop, and fetches nothing more."""
 
     signal: int  # its number; 0 without one
     in_hand: int  # messages that are finished first
 
 
 class Stopped(Event, frozen=True, tag="stopped"):
-    """The end."""
+    """The daemon has ended."""
 
     unfinished: int  # messages that took too long; learners ask for them again
 
@@ -138,7 +138,7 @@ class Note(Event, frozen=True, tag="note"):
 
 
 class Fault(Event, frozen=True, tag="fault"):
-    """Something of ours failed that should not; its text, which could hold a value, is not kept."""
+    """Our own code failed. The error's text, which could hold a value, is not logged."""
 
     kind: str  # name of the error's type
     thread: str  # name of the thread
@@ -168,7 +168,10 @@ class Log:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def write(self, event: Event, *, at: int | None = None) -> None:
-        """Write one event, stamped with now or with `at`; a reader that is gone is no fault of the daemon's."""
+        """Write one event, stamped with `at` or the present second.
+
+        Nothing is raised if nobody reads the stream any more.
+        """
         stamped = msgspec.structs.replace(event, time=self.stamp(self._clock() if at is None else at))
         line = msgspec.json.encode(stamped).decode()
         with self._lock:
@@ -196,7 +199,7 @@ class _Notes(logging.Handler):
 
 
 def take_over(log: Log) -> None:
-    """Nothing but events reaches standard error from now on: no library's line, no traceback, no text of an error."""
+    """Let only events reach standard error from now on: no library's line, no traceback, no text of an error."""
     root = logging.getLogger()
     root.handlers[:] = [_Notes(log)]
     root.setLevel(logging.WARNING)

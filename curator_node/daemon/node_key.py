@@ -1,6 +1,6 @@
 """The key under which a SuperLink knows this node: ECDSA P-384, as OpenSSH writes it.
 
-It only says who may fetch messages. What a curator says is signed with its signing key.
+This key only shows who may fetch messages. A curator's replies are signed with its signing key.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ RULE = "a key is never overwritten"
 
 
 def write_node_key(private: Path, public: Path) -> None:
-    """Make a node key: the private one readable by its owner only, and the public one that the SuperLink registers.
+    """Make a node key: a private file that only its owner may read, and a public file that the SuperLink registers.
 
     Raises:
         ConfigurationError: a file exists already or cannot be written.
@@ -39,7 +39,7 @@ def read_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Read a private node key.
 
     Raises:
-        ConfigurationError: no such file, or not an unencrypted elliptic-curve key in OpenSSH's format.
+        ConfigurationError: there is no such file, or it holds no unencrypted elliptic-curve key in OpenSSH's format.
     """
     remedy = f"make one: ssh-keygen -t ecdsa -b 384 -N '' -f {path}"
     if not path.is_file():

@@ -44,7 +44,7 @@ LONGEST_SECONDS = 30.0
 APART_SECONDS = 60.0
 """Least time between the starts of two commands."""
 LOOK_SECONDS = 0.05
-"""Time between two looks whether a command has ended."""
+"""Time between two checks whether a command has ended."""
 REAP_SECONDS = 2.0
 """How long a stopped command may take to end."""
 MOST_QUEUED = 100
@@ -57,9 +57,10 @@ class Bell:
     """Runs the steward's command for each study that begins to wait, one at a time, in a thread.
 
     Args:
-        command: a program and its arguments; empty: nothing is run.
-        tell: is told what became of each run.
-        longest, apart: seconds, as above.
+        command: a program and its arguments; if it is empty, nothing is run.
+        tell: called with the outcome of each run.
+        longest: seconds after which a run is stopped.
+        apart: least seconds between the starts of two runs.
     """
 
     def __init__(
@@ -131,7 +132,10 @@ class Bell:
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> int:
-    """Stop a command with what it started; its status. One that took another user's rights may not be stopped."""
+    """Stop a command and the processes that it started. Returns its exit status.
+
+    A command that runs with another user's rights may not be stopped.
+    """
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
     try:
@@ -141,7 +145,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> int:
 
 
 NODE_MEMORY = "node.id"
-"""Beside the mark, since that is where this process may write."""
+"""File of the node's number. It lies beside the mark, since this process may write there."""
 
 
 def serve(
@@ -153,7 +157,7 @@ def serve(
         folder: the site's.
         settings: of its daemon file.
         log: where events go; None takes standard error.
-        opener: called as `open_site`; a simulation's may pass its own noise.
+        opener: opens the site, as `open_site` does; a simulation passes its own noise in it.
 
     Raises:
         ConfigurationError: the site cannot be opened, or the health page's port is taken.
@@ -203,7 +207,7 @@ def serve(
 
 
 def status_of(site: Site, service: Service, fleet: Fleet, watch: Watch, settings: DaemonSettings, began: int) -> Status:
-    """What the health page says now."""
+    """The present content of the health page."""
     budget, waiting = None, None
     with contextlib.suppress(ExprilError, OSError):
         budget, waiting = site.standing(), site.waiting()
@@ -250,7 +254,7 @@ class Signals:
         self._hung_up = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait, or less where a signal comes, and not at all where one said to stop; whether to stop."""
+        """Wait until the time is over or a signal comes. Returns at once, and True, if a signal asked to stop."""
         if select.select([self._read], [], [], 0.0 if self.stopped_by else max(0.0, seconds))[0]:
             for number in self._read.recv(64):
                 self._hung_up |= number == signal.SIGHUP
@@ -259,7 +263,7 @@ class Signals:
         return self.stopped_by != 0
 
     def hung_up(self) -> bool:
-        """Whether SIGHUP came since the last look."""
+        """Whether SIGHUP came since the last call."""
         hung_up, self._hung_up = self._hung_up, False
         return hung_up
 
@@ -279,4 +283,4 @@ class Signals:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """The pipe has its number already."""
+    """Do nothing: the pipe already holds the signal's number."""

@@ -1,8 +1,8 @@
 """The loop of a daemon: look for messages, have them answered, keep the node known, serve what the steward changes.
 
-Messages are fetched and answered by a few threads, and questions, which are counted one at a time, by threads of their
-own: cards, proposals and closes do not wait for a count. What is in hand is bounded in number and bytes; a message
-whose parts are not there yet is set aside, so that nobody can hold a thread by promising one.
+A few threads fetch and answer messages. Questions, which are counted one at a time, have threads of their own, so that
+cards, proposals and closes do not wait for a count. The number and the bytes of messages in hand are bounded. A message
+whose parts have not all arrived is set aside, so that it holds no thread.
 """
 
 import secrets
@@ -35,9 +35,9 @@ from protocol.messages import TYPE_NAMES, Query
 
 
 class PolicyFiles:
-    """A site's policy and learners' files, which may change while a daemon serves: read together, as a whole.
+    """The policy and the learners' files of a site, which may change while a daemon serves. They are read together.
 
-    A change is noticed by name, time, size and place.
+    A change is noticed by a file's name, time, size and place on disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,12 +45,12 @@ class PolicyFiles:
         self._last_stamp = self._stamp()
 
     def changed(self) -> bool:
-        """Whether a file has changed, come or gone since the last look; a file that is being changed counts, too."""
+        """Whether a file has changed, appeared or vanished since the last read, or is being changed now."""
         earlier, self._last_stamp = self._last_stamp, self._stamp()
         return earlier != self._last_stamp
 
     def read(self) -> Policy:
-        """The policy as it stands there now.
+        """The policy that the files hold now.
 
         Raises:
             ConfigurationError: a file is absent or wrong.
@@ -73,7 +73,7 @@ COUNTERS = 2
 """Threads for questions: while one counts, another reads, checks and charges the next."""
 MOST_IN_HAND, MOST_ASIDE = 64, 512
 LONGEST_BACK_OFF, LONGEST_OUTSIDE = 30.0, 5.0
-"""Seconds between two tries: where nothing answers, and where the node is not let in, which may soon pass."""
+"""Most seconds between two tries: if nothing answers, and if the node is not let in, which may soon pass."""
 FILES_SECONDS, LEDGER_SECONDS = 2.0, 5.0
 BUSY_FOR = 2.0
 """Seconds after a message for which the next is expected soon."""
@@ -85,7 +85,7 @@ Unread = Literal["too_large", "not_ours", "incomplete", "gone", "undelivered", "
 
 @dataclass(frozen=True)
 class _Aside:
-    """A message whose parts are not all there."""
+    """A message of which some parts have not arrived."""
 
     parcel: Parcel
     due: float  # when to look again, by the monotonic clock; so is
@@ -97,12 +97,12 @@ class Service:
     """One curator at one SuperLink.
 
     Args:
-        site: it answers.
-        fleet: its node.
-        settings: waits and threads.
-        watch: counts and tells.
-        files: the steward's policy.
-        memory: file in which the node's number is kept for the next process, as far as it can be written.
+        site: the curator's site.
+        fleet: the curator's node.
+        settings: waits and numbers of threads.
+        watch: counts and logs requests.
+        files: the steward's policy files.
+        memory: the file that keeps the node's number for the next process, if it can be written.
 
     Attributes:
         connected_since: seconds since 1970; 0 while nothing can be fetched.
@@ -134,8 +134,8 @@ class Service:
         """Serve until told to stop.
 
         Args:
-            wait: seconds -> whether to stop; returns early for that.
-            hung_up: whether the steward has asked since for files to be read anew.
+            wait: waits for this many seconds, or until a signal comes; returns whether to stop.
+            hung_up: returns whether the steward has asked since its last call for the files to be read anew.
         """
         tries = 0
         while True:
@@ -150,7 +150,10 @@ class Service:
                 return
 
     def finish(self) -> int:
-        """Finish the messages in hand, as long as the settings allow, and sign off; returns how many did not end."""
+        """Finish the messages in hand, within the time that the settings allow, and sign off.
+
+        Returns how many did not end.
+        """
         end = time.monotonic() + self._settings.stop_seconds
         self._give_up = time.time() + self._settings.stop_seconds
         with self._lock:
@@ -226,7 +229,7 @@ class Service:
         return float(min(longest, 0.1 * 2 ** min(tries, 16)) * (0.5 + secrets.randbelow(500) / 1000))
 
     def _read_files(self) -> None:
-        """Adopt the steward's files as they are now; if the ledger is not available, that is tried again."""
+        """Adopt the steward's files as they are now. If the ledger is not available, this is tried again later."""
         self._stale = False
         try:
             policy = self._files.read()
@@ -266,7 +269,8 @@ class Service:
     def _is_full(self) -> bool:
         """Whether no more may be fetched until something that is in hand ends.
 
-        As many of the longest messages as there are threads may be in memory; one that is not fetched yet counts so.
+        Memory has room for one longest message per thread. A message that is not fetched yet counts with the longest
+        size.
         """
         with self._lock:
             room = self._settings.workers * self._fleet.most_bytes - sum(self._parcels.values())
@@ -283,7 +287,7 @@ class Service:
             self._lock.notify_all()
 
     def _take(self, parcel: Parcel, aside: _Aside) -> None:
-        """Fetch a message and have it answered, here or, where it will be counted, by other threads."""
+        """Fetch a message and have it answered. A message that needs a count is answered by other threads."""
         try:
             if not self._fetch(parcel, aside):
                 self._finish_parcel(parcel)
@@ -299,7 +303,10 @@ class Service:
             self._finish_parcel(parcel)
 
     def _fetch(self, parcel: Parcel, aside: _Aside) -> bool:
-        """Whether all of a message is here now; one that can never be complete is answered by an error, or dropped."""
+        """Whether all parts of a message have arrived.
+
+        One that can never be complete is answered by an error, or dropped.
+        """
         try:
             if self._fleet.fetch(parcel):
                 return True
@@ -351,7 +358,8 @@ class Service:
             self._log_unserved("undelivered", error)
 
     def _patience(self, parcel: Parcel) -> Callable[[], bool]:
-        """A function that says whether sending a reply is still worth a try: the learner waits, the daemon goes on."""
+        """A function that says whether to try again to send a reply: the learner still waits, and the daemon goes on.
+        """
         end = min(parcel.until, time.time() + SEND_SECONDS)
         return lambda: time.time() < min(end, self._give_up)
 

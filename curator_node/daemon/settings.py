@@ -1,7 +1,6 @@
 """What `daemon.toml` says: where the SuperLink is, and where the ledger, its mark and the health page are.
 
-Nothing in it is a learner's, and nothing of it is secret but a ledger's URL, which may stand in an environment variable
-instead.
+The file concerns no learner. Only a ledger's URL is secret, and it may stand in an environment variable instead.
 """
 
 import ipaddress
@@ -75,7 +74,7 @@ def host_of(address: str) -> str:
 
 
 def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> DaemonSettings:
-    """The settings of a site's folder; `changes` come from the command line and win.
+    """The settings of a site's folder. `changes` come from the command line and replace settings of the file.
 
     Raises:
         ConfigurationError: the file is absent or wrong.
@@ -91,7 +90,7 @@ def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> 
 
 
 def ledger_of(settings: DaemonSettings, environment: Mapping[str, str] = os.environ) -> str | None:
-    """URL of the ledger's database; None takes the folder's file.
+    """URL of the ledger's database; None if the ledger is the folder's file.
 
     Raises:
         ConfigurationError: the environment variable is not set.

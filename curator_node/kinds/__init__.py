@@ -20,4 +20,4 @@ _SHIPPED = (
     STATISTIC,
 )
 ANSWERERS: Mapping[str, Answerer] = MappingProxyType({answerer.kind.name: answerer for answerer in _SHIPPED})
-"""What a curator has unless it is given others."""
+"""The answerers that a curator has by default, by query kind."""

@@ -1,4 +1,4 @@
-"""Answers `counts`: what `dataset.py` counts exactly, plus exact discrete Laplace noise."""
+"""Answers `counts`: the exact counts of `dataset.py` plus exact discrete Laplace noise."""
 
 from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.mechanisms import NoiseSource
@@ -9,7 +9,7 @@ from protocol.kinds.counts import CountsRelease
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded CountsRelease. Total over all datasets: no record can make it fail or differ in kind."""
+    """The encoded CountsRelease. No record can make this function fail or change the form of its answer."""
     body, planned = question.body, question.turn.planned
     exact = dataset.exact(body, planned)
     l1 = planned.sensitivity(dataset.steward.most_records_per_unit)

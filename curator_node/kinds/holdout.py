@@ -1,7 +1,7 @@
 """Answers `holdout`: AboveThreshold on exact sums of whole numbers, then two noisy counts.
 
-What is kept between turns is the noisy threshold of the running instance; the ledger stores it encrypted, with the
-reply. A curator that was restarted goes on with it. Where it is lost the study is refused: it is never drawn again.
+The noisy threshold of the running instance is kept between turns; the ledger stores it encrypted, with the reply. A
+restarted curator goes on with it. If it is lost, the study is refused: the threshold is never drawn again.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from protocol.noise import DiscreteLaplace
 from protocol.refusals import RefusalCode
 
 THRESHOLD, COMPARISON, COUNTS = range(3)
-"""Parts of an answer that have noise of their own."""
+"""Numbers of the parts of an answer, each of which has its own noise."""
 
 
 class Running(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -34,20 +34,20 @@ class Running(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     @classmethod
     def of(cls, query: int, instance: int, threshold: int) -> "Running":
-        """With a noisy threshold of 64 bits, in steps of 1 / r record."""
+        """The running instance with this noisy threshold, in steps of 1 / r record and within 64 bits."""
         return cls(query, instance, threshold.to_bytes(8, "little", signed=True))
 
     @property
     def threshold(self) -> int:
-        """Noisy, in steps of 1 / r record."""
+        """The noisy threshold, in steps of 1 / r record."""
         return int.from_bytes(self.noisy, "little", signed=True)
 
 
 def check(question: CuratorQuestion) -> None:
-    """Refuse a question where no instance is left, or where the running one's threshold is not the one kept.
+    """Refuse a question if no instance is left, or if the kept threshold is not that of the running instance.
 
     Raises:
-        RemoteProtocolError: NOT_IN_PLAN, which says what is left; STATE_GONE.
+        RemoteProtocolError: NOT_IN_PLAN, which says what is left; or STATE_GONE.
     """
     planned, turn, past = question.turn.planned, question.turn, question.past
     ended = holdout.ended(turn, past)
@@ -61,7 +61,7 @@ def check(question: CuratorQuestion) -> None:
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded HoldoutRelease. Total over all datasets: no record can make it fail or differ in kind."""
+    """The encoded HoldoutRelease. No record can make this function fail or change the form of its answer."""
     turn, planned, body = question.turn, question.turn.planned, question.body
     bound = dataset.steward.most_records_per_unit
     moved = planned.sensitivity(bound)
@@ -94,7 +94,7 @@ def distance(planned: PlannedHoldout, estimate: int, errors: int, correct: int) 
 
 
 def _running(state: bytes) -> Running:
-    """The kept instance; STATE_GONE where there is none, though one runs."""
+    """The kept instance. Raises RemoteProtocolError(STATE_GONE) if an instance runs and none is kept."""
     if not state:
         raise RemoteProtocolError(RefusalCode.STATE_GONE)
     return decode(state, Running)

@@ -1,6 +1,6 @@
 """Answers `model`: fits in whole numbers, plus exact discrete Laplace noise.
 
-A fit is a function of records, plan and body. It must not fail, nor take another path, because of a record.
+A fit is a function of records, plan and body. No record may make it fail.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,9 +35,10 @@ from protocol.kinds.models import (
 from protocol.records import LABEL_STEPS, Records
 
 MOST_STEPS = 2.0**52
-"""Larger numbers are cut off; that moves none further."""
+"""Larger numbers are clipped to this, which never increases the sensitivity."""
 MOST_LINEAR_RECORDS = 2**25
-"""Up to so many, errors of floats stay within what the tolerance leaves to them: docs/in-site-models.md."""
+"""Up to this many records, rounding errors of floats stay within the tolerance's part for them: docs/in-site-models.md.
+"""
 
 
 def fit_naive_bayes(
@@ -59,7 +60,7 @@ def fit_naive_bayes(
 def _moments(
     attribute: Moments, steps: int, records: Records, labels: NDArray[np.unsignedinteger]
 ) -> NDArray[np.int64]:
-    """Four cells by class, flat; each number by the same single operations, hence exact per record."""
+    """Four cells by class, flat. The same operations make each record's numbers, so its contribution is exact."""
     classes = len(records.schema.classes)
     values = records.column(attribute.attribute).astype(np.float64)
     missing = np.isnan(values)
@@ -140,7 +141,7 @@ def sums_about(method: KMeans, body: Centres, records: Records, centres: NDArray
         method: the plan's.
         body: a checked one.
         records: n of them.
-        centres: of each run, (runs, clusters, width) whole numbers; equal ones share their sums.
+        centres: (runs, clusters, width) whole numbers. Runs with equal centres share their sums.
     """
     different = {run_centres.tobytes(): run_centres for run_centres in centres}
     shape = method.clusters, method.points.coordinates
@@ -165,17 +166,17 @@ EXACT: Mapping[str, Callable[[Any, Any, Records, NDArray[np.unsignedinteger]], N
         "kernel_svm": fit_linear,
     }
 )
-"""(method, checked body, n records, their labels (n,)) -> (k,) exact numbers of one model. k-means looks at its noisy
-numbers on the way, so it is not among them."""
+"""(method, checked body, n records, their labels (n,)) -> (k,) exact numbers of one model. k-means is left out, since
+its iterations use noisy numbers."""
 
 MOST_RECORDS: Mapping[str, int] = MappingProxyType(
     {name: MOST_LINEAR_RECORDS for name, fit in EXACT.items() if fit is fit_linear}
 )
-"""Methods that are private up to so many records of one curator; all others are with any number."""
+"""Methods that are private only up to a number of records of one curator. All others are private with any number."""
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded ModelRelease. Total over all datasets: no record can make it fail or differ in kind."""
+    """The encoded ModelRelease. No record can make this function fail or change the form of its answer."""
     planned: PlannedModel = question.turn.planned
     if isinstance(planned.method, KMeans):
         noisy = _k_means(planned.method, question, dataset, noise)
@@ -192,10 +193,10 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 def _k_means(
     method: KMeans, question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource
 ) -> NDArray[np.int64]:
-    """Noisy numbers of all runs, flat, as `KMeans` orders those of one.
+    """Noisy numbers of all runs, flat; those of each run are in the order of `KMeans`.
 
-    All runs take each iteration together, with noise that no other iteration has. Given what was released before, a
-    record moves an iteration by its share of the sensitivity, whatever the centres are.
+    All runs take each iteration together, and each iteration has noise of its own. Given the earlier releases, a record
+    moves an iteration by at most its share of the sensitivity, whatever the centres are.
     """
     planned: PlannedModel = question.turn.planned
     models: tuple[Centres, ...] = question.body.models
@@ -217,7 +218,7 @@ def _k_means(
 
 
 def bounded(limits: ModelLimits) -> Mapping[str, int]:
-    """Most records of a curator at which a method is private, by the method's place in the limits."""
+    """Most records of a curator with which a method is private, by the method's place in the limits."""
     return {
         f"limits.kinds.model.methods: {name}": MOST_RECORDS[name] for name in limits.methods if name in MOST_RECORDS
     }

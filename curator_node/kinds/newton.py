@@ -1,12 +1,12 @@
-"""The minimiser of a sum of smooth losses and a regulariser, to a tolerance that is the same for all records.
+"""The minimiser of a sum of smooth losses and a regulariser, to a tolerance that does not depend on the records.
 
 Newton's method with a damped step. The losses are such that the second derivative along a step p changes by a factor of
 at most exp(b |t|) within t p, b = sharpness length ||p|| (Bach 2010), so that J falls by at least
 
     lambda^2 ((1 + b) log(1 + b) - b) / b^2,   lambda^2 = p.H p,   at t = log(1 + b) / b
 
-(Sun and Tran-Dinh 2019, Theorem 2). The regulariser makes that at least a constant as long as b >= 1, and below b = 1
-the gradient shrinks by a factor, soon squared: whatever the records, the stop is reached.
+(Sun and Tran-Dinh 2019, Theorem 2). The regulariser keeps this decrease above a constant while b >= 1. Below b = 1 the
+gradient shrinks by a factor, and soon quadratically. So the stop is reached for all records.
 """
 
 import math
@@ -21,7 +21,7 @@ from protocol.kinds.models.linear import TOLERANCE
 STOP = float(TOLERANCE) / 4
 """The computed gradient is no longer than this; the rest of the tolerance is left to rounding errors of floats."""
 MOST_STEPS = 10_000
-"""An end for arithmetic that breaks its promises."""
+"""Most steps, in case floating-point arithmetic does not behave as assumed."""
 BLOCK = 4096
 """Records that are summed at once: a short sum has small errors."""
 BITS, SLICES = 26, 3
@@ -100,7 +100,10 @@ def minimise(losses: Losses) -> NDArray[np.float64]:
 
 
 def _stride(losses: Losses, weights: NDArray[np.float64], step: NDArray[np.float64]) -> float:
-    """How much of a step is taken: what is proven to lower J, doubled as long as that lowers it further."""
+    """The fraction of a step that is taken.
+
+    It starts at the fraction proven to lower J, and doubles while J falls further.
+    """
     bend = losses.sharpness * losses.length * float(np.linalg.norm(step))
     stride = math.log1p(bend) / bend
     if bend <= 1:

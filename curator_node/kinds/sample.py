@@ -16,9 +16,9 @@ from protocol.schema import Schema
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded SampleRelease. Total over all datasets: no record can make it fail or differ in kind.
+    """The encoded SampleRelease. No record can make this function fail or change the form of its answer.
 
-    What is learnt hangs on the records in any way; that the draws are private rests on the sampler alone.
+    The learnt density may depend on the records in any way. The privacy of the draws rests on the sampler alone.
     """
     planned: PlannedSample = question.turn.planned
     density = density_of(planned, dataset, question.schema)
@@ -27,7 +27,7 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 
 
 def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) -> Density:
-    """What is learnt from the records; private, and drawn from only."""
+    """The density that is learnt from the records. It is private: only draws from it are released."""
     base = planned.base_law(schema)
     return learn_density(
         points_of(dataset, base),
@@ -40,9 +40,11 @@ def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) 
 
 
 def points_of(dataset: PrivateDataset, base: BaseLaw) -> NDArray[np.float64]:
-    """(n, d) the records' values on the axes, levels from 0; a missing level is -1, an undeclared one beyond the last.
+    """(n, d) values of the records on the axes.
 
-    Private, for the learner's eyes only.
+    Levels count from 0; a missing one is -1, an undeclared one beyond the last.
+
+    They are private and only used to learn the density.
     """
     schema, labels = dataset.schema, dataset.labels.astype(np.float64)
     if schema.label_bounds is not None:

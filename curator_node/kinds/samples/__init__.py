@@ -1,5 +1,5 @@
 """Densities in an epsilon-mollifier, learnt by boosting, and exact draws from them (docs/integral-privacy.md).
 
-What is learnt may depend on records in any way. Privacy rests on `sampler` alone, and on the base law, which no record
-moves.
+A density may depend on records in any way. Privacy rests on the sampler alone, and on the base law, which does not
+depend on records.
 """
