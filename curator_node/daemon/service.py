@@ -358,8 +358,7 @@ class Service:
             self._log_unserved("undelivered", error)
 
     def _patience(self, parcel: Parcel) -> Callable[[], bool]:
-        """A function that says whether to try again to send a reply: the learner still waits, and the daemon goes on.
-        """
+        """A function that says whether to try again to send a reply: the learner waits, and the daemon goes on."""
         end = min(parcel.until, time.time() + SEND_SECONDS)
         return lambda: time.time() < min(end, self._give_up)
 
