@@ -133,7 +133,8 @@ class StudyEstimator(BaseEstimator):
             y: ignored; labels of the source are never needed or used.
 
         Raises:
-            ConfigurationError: no federation, or a wrong parameter, record or plan; nothing was charged.
+            ConfigurationError: there is no federation, or a parameter, a record or the plan is wrong; nothing was
+                charged.
             NoCuratorError: no curator accepted, or none answered everything; the text says what became of each.
 
         Warns:
@@ -336,8 +337,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
         Raises:
             NotFittedError: before `fit`.
-            ConfigurationError: more than two classes, a `y` of another length or with other values, a wrong threshold,
-                or what `predict_proba` raises.
+            ConfigurationError: there are more than two classes, `y` has another length or other values, a threshold is
+                wrong, or `predict_proba` raises it.
         """
         check_is_fitted(self, "models_")
         probability = self.predict_proba(X, curator)[:, -1]
@@ -360,7 +361,7 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
         Args:
             epsilon: to spend at each curator.
-            curator: whose model, as in `predict_proba`; all curators are asked about it.
+            curator: the curator whose model is validated, as in `predict_proba`; all curators are asked about it.
             thresholds: as in `learner_node.questions.validation.validate`.
             bins: as in that function.
             purpose: what the stewards read about the validation.
@@ -368,8 +369,8 @@ class ExPriLClassifier(ClassifierMixin, StudyEstimator):
 
         Raises:
             NotFittedError: before `fit`.
-            ConfigurationError: no federation (it is not kept in a pickle), or an argument that does not fit.
-            NoCuratorError: no curator accepted and answered.
+            ConfigurationError: there is no federation (a pickle omits it), or an argument does not fit.
+            NoCuratorError: no curator both accepted and answered.
         """
         check_is_fitted(self, "models_")
         if self.federation is None:

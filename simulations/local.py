@@ -117,12 +117,12 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             y: (n,) labels of two classes, or of up to 256 with strategy "cells".
 
         Raises:
-            ValueError: as scikit-learn raises for unfit `X` and `y`.
-            ConfigurationError: a wrong parameter, or columns that do not fit `bounds` and `levels`.
+            ValueError: scikit-learn rejects `X` or `y`.
+            ConfigurationError: a parameter is wrong, or the columns do not fit `bounds` and `levels`.
             NoCuratorError: no simulated curator answered.
 
         Warns:
-            StudyWarning: numbers without `bounds`; or as `StudyEstimator.fit`.
+            StudyWarning: numbers have no `bounds`, or `StudyEstimator.fit` warns.
         """
         named = hasattr(X, "columns")
         values = self._validated(X, reset=True)

@@ -53,7 +53,7 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
         learner: name of a scenario's learner; "" takes the first.
 
     Raises:
-        ConfigurationError: what is missing or wrong, and what to pass instead.
+        ConfigurationError: something is missing or wrong; the text says what to pass instead.
     """
     if is_table(source):
         if schema is None:
@@ -131,7 +131,7 @@ def quote(
     Args:
         source: a file of unlabelled records (.csv, .parquet), or a scenario: its name or TOML file.
         schema: the steward's schema file; needed with records.
-        learner: whose strategy in a scenario; "" takes its first learner.
+        learner: the learner of a scenario whose strategy is quoted; "" takes the first.
         epsilons: to quote, each positive; texts such as "1/30" and fractions are exact.
         problems: simulated problems per row, at least 3; None takes 300, or 4 to 12 if each takes long.
         seed: of the simulated problems and their noise.

@@ -210,7 +210,7 @@ def _require_sites(column: pl.Series) -> None:
 def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str, SiteRecords]:
     """Split the records over sites, and each site's records into parts; `repeat` seeds the splits.
 
-    Raises ConfigurationError: a split that cannot be made, or a curator entry without a site.
+    Raises ConfigurationError: the split cannot be made, or a curator entry has no site.
     """
     rng = np.random.default_rng([scenario.seed, repeat])
     dataset, data = records.numbered(), scenario.data
@@ -404,7 +404,7 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
 def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     """Warnings about a scenario that can be run as it is, a sentence each.
 
-    Raises ConfigurationError: as `split_records`, `sites_of` and `require_classes`.
+    Raises ConfigurationError: `split_records`, `sites_of` or `require_classes` raises it.
     """
     for learner in scenario.learners:
         require_classes(learner, records.steward)

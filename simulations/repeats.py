@@ -108,7 +108,7 @@ def run_repeat(
         scenario: with the learners.
         records: from `load_records`.
         repeat: its number.
-        keys: of the learners, by name; None makes new ones.
+        keys: the learners' keys by name; None makes new ones.
         ledgers: folder for SQLite ledgers; None keeps them in memory.
         stage: opens the curators and carries envelopes.
         tick: called as work proceeds.
@@ -281,7 +281,7 @@ def _sessions(outcome: Outcome, study: Study) -> Iterator[tuple[str, int, Sessio
 def spent_by_round(entries: Iterable[Entry], names: Mapping[bytes, str]) -> list[BudgetPoint]:
     """Each learner's cumulative spending after each of its queries, numbered through all its studies.
 
-    `entries` are of one ledger, in order. `names` gives learners by public key; others are "".
+    `entries` are those of one ledger, in order. `names` maps public keys to learners; others are "".
     """
     total: dict[str, Fraction] = {}
     last: dict[str, int] = {}

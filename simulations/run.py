@@ -196,7 +196,7 @@ def simulate(
         The report, and the run's folder.
 
     Raises:
-        ConfigurationError: no such scenario, an error in it or in a file that it names, or a wrong argument.
+        ConfigurationError: there is no such scenario, it or a file that it names has an error, or an argument is wrong.
     """
     chosen = choose(str(scenario), changes, None if base is None else Path(base))
     records = load_records(chosen.scenario, chosen.folder)
@@ -228,7 +228,7 @@ def run_epsilons(
 
 
 def nothing_learned(reports: Sequence[RunReport], epsilons: Sequence[str]) -> str:
-    """A sentence on learners without a result in any repeat; "" if there are none. `epsilons` is of several runs."""
+    """A sentence on learners without a result in any repeat; "" if there are none. Several runs need `epsilons`."""
     places = [f" at epsilon {epsilon}" for epsilon in epsilons] if len(reports) > 1 else [""]
     names = [
         f"{learner.learner}{place}"

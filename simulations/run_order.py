@@ -106,12 +106,12 @@ def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None
     """Load a built-in scenario, a scenario file, or the scenario of a run's folder.
 
     Args:
-        name: as typed.
+        name: the scenario as typed.
         changes: typed values that replace the file's and an earlier run's.
         base: folder for relative paths. With None it is the scenario file's, or what the run recorded.
 
     Raises:
-        ConfigurationError: no such scenario, an error in it or its schema file, or a run's records are gone.
+        ConfigurationError: there is no such scenario, it or its schema file has an error, or a run's records are gone.
     """
     chosen = _read_scenario(name, changes, base)
     schema = chosen.scenario.data.schema

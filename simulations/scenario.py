@@ -159,7 +159,7 @@ def fits(site: str, pattern: str) -> bool:
 def matching(patterns: Sequence[str], sites: Sequence[str]) -> list[str]:
     """Sites that match the patterns, in the patterns' order; all sites without a pattern.
 
-    Raises ConfigurationError: a name or pattern that matches no site.
+    Raises ConfigurationError: a name or pattern matches no site.
     """
     strangers = [pattern for pattern in patterns if not any(fits(site, pattern) for site in sites)]
     if strangers:
@@ -415,7 +415,7 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
         The scenario, its TOML text, and the folder that relative paths start from.
 
     Raises:
-        ConfigurationError: no such scenario (with a suggestion), or an error in it (which key, what instead).
+        ConfigurationError: there is no such scenario, or it has an error; the text says what to write instead.
     """
     builtin = builtin_scenarios()
     path = Path(name)

@@ -35,7 +35,7 @@ class SeededNoise:
         return exact + law.simulate(self._generator(stamp), exact.shape)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """Draw shares of discrete Laplace noise."""
+        """Draw noise shares; the sum of `parts` of them is discrete Laplace noise."""
         return LaplaceShares(law.scale, Fraction(1, parts)).simulate(self._generator(stamp), (size,))
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:

@@ -46,7 +46,7 @@ class FolderCarrier:
         """Write requests and collect replies.
 
         Raises:
-            UnfinishedError: a reply is not there yet; the text says whose.
+            UnfinishedError: a reply is not there yet; the text names its curator.
             ConfigurationError: a file cannot be written.
         """
         for key, data in requests.items():

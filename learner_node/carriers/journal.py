@@ -96,11 +96,12 @@ class Settings:
 class Journal:
     """A study's journal in a file that only its owner may read; a context manager.
 
-    `receipts` are those with which the study began. `resumed` is True if an earlier process began it.
+    `receipts` are the newest ones that the learner held when the study began. `resumed` is True if an earlier process
+    began it.
 
     Args:
         path: the file; it is created, or resumed if it exists.
-        settings: of the study.
+        settings: the study's settings.
         clock: seconds since 1970 as an int.
         entropy: n -> n random bytes.
 

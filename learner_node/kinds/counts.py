@@ -78,7 +78,7 @@ def complaint_about(answer: CountsAnswer, round_size: int | None) -> str:
     with probability at most `FALSE_ALARM`. There is no lower bound but 0: a curator with too few records brings little
     and harms nobody.
 
-    `answer` is one curator's. `round_size` is the declared one; None means `MOST_RECORDS`.
+    `answer` comes from one curator. `round_size` is its declared number of records; None means `MOST_RECORDS`.
     """
     excess = beyond(answer, MOST_RECORDS if round_size is None else round_size)
     if excess is None:

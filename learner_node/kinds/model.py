@@ -64,7 +64,7 @@ def complaint_about(answer: ModelAnswer, round_size: int | None) -> str:
     A record moves a number by at most `sensitivity`, so n records give a number of at most n times that in magnitude.
     Counts are not negative. Noise bounds assume units of at most `MOST_UNIT` records, as an answer does not state its
     curator's bound. An honest curator's noise exceeds them with probability at most `FALSE_ALARM`. `round_size` is the
-    declared one; None means `MOST_RECORDS`.
+    declared number of records; None means `MOST_RECORDS`.
     """
     planned, declared = answer.planned, MOST_RECORDS if round_size is None else round_size
     step = planned.method.sensitivity(1)

@@ -120,7 +120,7 @@ class StudyModel:
             curator: the curator whose model predicts, if each has one; None mixes them by their masses.
 
         Raises:
-            ConfigurationError: no model of that curator, a label that is a number, or records that do not fit.
+            ConfigurationError: that curator has no model, the label is a number, or the records do not fit.
         """
         if self.schema.label_bounds is not None:
             raise ConfigurationError(f"the label {self.schema.label!r} is a number: it has no class probabilities")
@@ -201,7 +201,7 @@ def load_model(path: str | Path) -> StudyModel:
     Everything is checked first, including one prediction. A file holds no code, so none is run.
 
     Raises:
-        ConfigurationError: no such file, another format, a kind of model that this version does not know, or damage.
+        ConfigurationError: the file does not exist, has another format or an unknown kind of model, or is damaged.
     """
     where = Path(path)
     if not where.is_file():

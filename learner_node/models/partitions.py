@@ -71,7 +71,8 @@ class SplitSearch:
     ) -> "SplitSearch":
         """Prepare the search for `tree_leaves`.
 
-        Raises ConfigurationError: a target or weights of another length, not finite, or weights below 0 or all 0.
+        Raises ConfigurationError: target or weights have another length or are not finite, or weights are negative or
+            all 0.
         """
         n = len(points)
         heavy = np.ones(n) if weights is None else np.asarray(weights, np.float64)
@@ -198,7 +199,7 @@ def product_bins(
         weights: of the records.
 
     Raises:
-        ConfigurationError: there is no such attribute, or a number of bins below 1.
+        ConfigurationError: there is no such attribute, or the number of bins is below 1.
     """
     factors = []
     for name, count in zip((first, second), bins, strict=True):
@@ -224,7 +225,7 @@ def score_bins(
             This makes at most one more bin.
 
     Raises:
-        ConfigurationError: a number of bins below 1.
+        ConfigurationError: the number of bins is below 1.
     """
     edges = _even_edges(hypothesis.logits(source), bins, weights)
     if apart:
@@ -253,7 +254,7 @@ def projection_bins(
         weights: of the records.
 
     Raises:
-        ConfigurationError: shapes that do not fit, a direction that is 0 or not finite, or a number of bins below 1.
+        ConfigurationError: shapes do not fit, a direction is 0 or not finite, or a number of bins is below 1.
     """
     rows = np.atleast_2d(np.asarray(directions, np.float64))
     if rows.ndim != 2 or rows.shape != (len(bins), features.width):
@@ -310,7 +311,7 @@ def tree_leaves(
         least: records of the source in each leaf, at least 1.
 
     Raises:
-        ConfigurationError: numbers out of range, or a target or weights of another length than the source.
+        ConfigurationError: a number is out of range, or target or weights differ from the source in length.
     """
     _at_least("leaves", leaves, 2)
     _at_least("least", least, 1)

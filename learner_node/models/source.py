@@ -22,7 +22,7 @@ from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, S
 def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
     """Convert a table, or a 2-d array whose columns are the schema's attributes in order, to a polars data frame.
 
-    Raises ConfigurationError: an array of another shape. The text speaks of "features", as scikit-learn's does.
+    Raises ConfigurationError: an array has another shape. The text speaks of "features", as scikit-learn's does.
     """
     if isinstance(X, pl.DataFrame):
         return X

@@ -150,7 +150,7 @@ def _typed(column: pl.Series, *, numeric: bool) -> pl.Series:
 
 
 def write_frame(frame: pl.DataFrame, path: str | Path) -> None:
-    """Write a data frame as CSV or Parquet, by the file's ending. Raises ConfigurationError: another ending."""
+    """Write a data frame as CSV or Parquet, by the file's ending. Raises ConfigurationError: it is another one."""
     writer = WRITERS.get(Path(path).suffix.lower())
     if writer is None:
         raise ConfigurationError(f"{Path(path).name!r} must end in one of {', '.join(WRITERS)}")

@@ -183,7 +183,7 @@ def quote(
         Rows by epsilon, then number of cells or split.
 
     Raises:
-        ConfigurationError: an argument out of its range, or a strategy or option that does not exist.
+        ConfigurationError: an argument is out of its range, or a strategy or option does not exist.
     """
     _check(source, strategy, epsilons, target, problems)
     options = dict(options or {})

@@ -74,7 +74,7 @@ class Request:
     ) -> "Request":
         """Return a copy with the command line's values; options of another strategy are dropped.
 
-        Raises ConfigurationError: an option that is not of the form name=value, or an invalid range of the belief.
+        Raises ConfigurationError: an option is not of the form name=value, or a range of the belief is invalid.
         """
         before = self.target
         target = Target(
@@ -98,7 +98,7 @@ class Request:
 def parse_range(option: str, text: str) -> tuple[float, float] | None:
     """Parse "0.3" as (0.3, 0.3) and "0.2-0.4" as a range; None for an empty text.
 
-    Raises ConfigurationError: neither.
+    Raises ConfigurationError: the text is neither.
     """
     if not text:
         return None

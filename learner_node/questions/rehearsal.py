@@ -51,7 +51,7 @@ def rehearse(
     """Run the strategy against simulated curators, once for each problem.
 
     Args:
-        problem: whose source the problems were drawn on.
+        problem: the strategy's problem, on whose source the simulated problems were drawn.
         strategy: as in `make_strategy`.
         options: as in `make_strategy`.
         prior: the problems.
@@ -59,7 +59,7 @@ def rehearse(
         tick: called after each problem with the number of those done.
 
     Raises:
-        ConfigurationError: a plan that cannot be rehearsed, or that learns no model.
+        ConfigurationError: the plan cannot be rehearsed, or learns no model.
     """
     scores = []
     first_bodies: list[Any] = []

@@ -84,7 +84,7 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
         The network, and its agreement with the model if it was distilled, else None.
 
     Raises:
-        ConfigurationError: a model without a score, or one that does not fit the schema.
+        ConfigurationError: the model has no score, or does not fit the schema.
     """
     network = model if isinstance(model, Mlp | Constant) else getattr(model, "hypothesis", None)
     if isinstance(network, Constant):
@@ -120,7 +120,7 @@ def bin_count(probability: Floats, *, target_size: int, scale: float, noises: fl
     Args:
         probability: (n,) predictions for the source's records.
         target_size: declared number of private records at all curators.
-        scale: of one curator's noise.
+        scale: scale of one curator's noise.
         noises: number of such noises in each count.
         most: most bins that the curators allow.
     """
@@ -171,7 +171,7 @@ def validation_bins(hypothesis: Mlp, source: Records, bins: int, required: Colle
     Args:
         hypothesis: gives the score.
         source: n records.
-        bins: their number, including those of required edges. Ties may leave fewer; many required edges make more.
+        bins: number of bins, including those of required edges. Ties may leave fewer; many required edges make more.
         required: edges in units of the logit.
     """
     probability = np.clip(probability_of(hypothesis, source), 1e-12, 1.0 - 1e-12)

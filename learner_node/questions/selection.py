@@ -63,7 +63,7 @@ def plan_holdout(
             of all questions with a chance of about `FALSE_END`.
 
     Raises:
-        ConfigurationError: a scale that needs more than 32 bits, or a threshold out of range.
+        ConfigurationError: a scale needs more than 32 bits, or the threshold is out of range.
     """
     share, moved = epsilon / answers, resolution * most_records_per_unit
     counts = 1 - THRESHOLD_SHARE - COMPARISON_SHARE
@@ -221,7 +221,7 @@ def select(
 
     Raises:
         NoCuratorError: no curator accepted, or none answered a question.
-        ConfigurationError: an argument, candidate or expectation that does not fit; nothing has been charged.
+        ConfigurationError: an argument, candidate or expectation does not fit; nothing has been charged.
     """
     stated = _stated(candidates, expected or {})
     answers = min(ANSWERS, len(stated)) if answers is None else answers

@@ -205,7 +205,7 @@ def validate(
 
     Raises:
         NoCuratorError: no curator accepted and answered; the study is closed first.
-        ConfigurationError: an argument, record or model that does not fit; nothing has been charged.
+        ConfigurationError: an argument, record or model does not fit; nothing has been charged.
     """
     rules = _checked(thresholds, bins)
     if hasattr(model, "to_validate"):

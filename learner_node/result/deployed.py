@@ -61,7 +61,7 @@ def run_study(
         source: unlabelled records.
         curators: name -> public key.
         key: the learner's.
-        journal: of this study.
+        journal: this study's journal.
         carrier: to the curators.
         progress: called with (step, number done, total).
 

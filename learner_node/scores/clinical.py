@@ -108,8 +108,8 @@ def clinical_scores(
             of `probability`.
 
     Raises:
-        ValueError: shapes differ, there is no record, a label is neither 0 nor 1, or a probability outside [0, 1].
-        ConfigurationError: one of `thresholds` is none, or is there twice.
+        ValueError: shapes differ, there is no record, a label is neither 0 nor 1, or a probability is outside [0, 1].
+        ConfigurationError: one of `thresholds` is invalid, or occurs twice.
     """
     truth, risk = np.asarray(labels), np.asarray(probability, dtype=np.float64)
     if truth.shape != risk.shape or truth.ndim != 1 or not truth.size:

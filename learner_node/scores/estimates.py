@@ -325,7 +325,7 @@ def estimate_accuracy(
     Args:
         probability: the model's P(label 1) of the source records that the posterior was fitted with, (n_s,), in
             [0, 1]; above one half it predicts label 1.
-        posterior: of the cells.
+        posterior: the cells' posterior.
         seed: of the draws, non-negative.
         records_per_unit: the contribution bound c, at least 1.
 

@@ -73,7 +73,7 @@ def estimate_prevalence(
 
     Args:
         counted: noisy totals, of the class and of the others.
-        noise_variance: of each, non-negative.
+        noise_variance: noise variance of each total, non-negative.
         declared: number of records N that the curators declare, positive.
         records_per_unit: contribution bound c, at least 1; the sampling variance is taken as c times that of
             independent records.
@@ -167,7 +167,7 @@ def matching_factors(probabilities: Floats, mass: Floats, shares: Sequence[float
 
     Args:
         probabilities: of the source records, (n_s, C), positive, rows adding up to 1.
-        mass: as `mean_probability`.
+        mass: as in `mean_probability`.
         shares: (C,) positive; divided by their sum.
     """
     goal = np.asarray(shares, dtype=np.float64) / np.sum(shares)

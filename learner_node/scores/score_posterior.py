@@ -98,7 +98,7 @@ def draw_trend(
 
     Args:
         bins: k of them.
-        log_likelihood: of the answers.
+        log_likelihood: log likelihood of the answers.
         size: noisy total of all counts, positive.
         size_error: its standard deviation.
         draws: their number S.
@@ -371,8 +371,8 @@ class _Table:
 def possible_counts(answers: Floats, scale: float, noises: float) -> tuple[Floats, Floats, Floats]:
     """Counts that may explain noisy answers, ascending, with the whole numbers each represents and log probabilities.
 
-    The probability is that of the required noise. All three are (m, 65) for (m,) whole `answers`; `scale` is of one
-    site's discrete Laplace noise (0 is none), `noises` their number in each answer.
+    The probability is that of the required noise. All three are (m, 65) for (m,) whole `answers`; `scale` is that of
+    one site's discrete Laplace noise (0 is none), and `noises` is the number of noises in each answer.
     """
     reach = np.ceil(noise_law(scale).bound(_NOISE_RATE, noises)) + 2.0
     low, high = np.maximum(answers - reach, 0.0), np.maximum(answers, 0.0) + reach

@@ -71,7 +71,7 @@ def check_name(name: str) -> None:
 
 
 def option_names(name: str) -> list[str]:
-    """The options that a strategy takes; "**" if it takes any. Raises ConfigurationError: no such strategy."""
+    """The options that a strategy takes; "**" if it takes any. Raises ConfigurationError: it does not exist."""
     check_name(name)
     maker = STRATEGIES[name]
     return names_of(CHECKS[name] if name in CHECKS and isinstance(maker, str) else _load(maker))
@@ -80,7 +80,7 @@ def option_names(name: str) -> list[str]:
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Check a strategy's options without loading it.
 
-    Raises ConfigurationError: no such strategy or option (with a suggestion), or a value that it does not take.
+    Raises ConfigurationError: the strategy or an option does not exist, or a value is not allowed.
     """
     _check_names(name, options)
     if name in CHECKS and isinstance(STRATEGIES[name], str):
@@ -99,7 +99,7 @@ def _check_names(name: str, options: Mapping[str, Any]) -> None:
 def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     """A fresh strategy.
 
-    Raises ConfigurationError: no such strategy (with a suggestion), or an option that it does not take.
+    Raises ConfigurationError: the strategy does not exist, or does not take an option.
     """
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")

@@ -129,8 +129,8 @@ class Problem:
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:
         """Number of cells by `cell_count_rule` for this problem's sizes and its curators' work limits.
 
-        `epsilon` is that of one partition for one record, `signed` says whether counts are signed, `most` bounds the
-        number.
+        `epsilon` is spent by one record in one partition, `signed` says whether counts are signed, and `most` bounds
+        the number.
         """
         most = min(most, affordable_cells(standardising_map(self.source), self.willing.work))
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)

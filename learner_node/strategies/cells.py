@@ -72,7 +72,7 @@ class CellsModel:
         """The model with its mean moved to one that the answers support.
 
         `points` (n, d) and `cells` (n,) are those of the source records that the label model was fitted to;
-        `prevalence` is of class 1.
+        `prevalence` is that of class 1.
         """
         apart, mass = self.unshifted(held_apart(points, cells)), self.labels.source_mass
         return replace(self, intercept=matching_intercept(apart, mass, prevalence.nearest(apart, mass)))
@@ -282,7 +282,7 @@ class SelectedCellsStrategy(ChosenFirst):
 
     Args:
         features: number of attributes that each curator chooses, and that are kept; all if there are no more.
-        share: of epsilon, for the choice.
+        share: share of epsilon for the choice.
         weights: multiplicities of the two classes' records in the choice. A larger weight for a rare class favours
             attributes that predict it.
         cells: as of `cells`.

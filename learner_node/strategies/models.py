@@ -78,8 +78,8 @@ class InSiteStrategy(ABC):
         """One query at exactly epsilon.
 
         Raises:
-            ConfigurationError: a label that the model is not for, answers that are to be summed securely, or an epsilon
-                that needs more than 32 bits.
+            ConfigurationError: the model is not for this kind of label, answers are to be summed securely, or epsilon
+                needs more than 32 bits.
         """
         return Plan.of([planned_model(problem, self.question(problem)[0], problem.epsilon)])
 
@@ -160,7 +160,8 @@ class NaiveBayesStrategy(InSiteStrategy):
 class ForestStrategy(InSiteStrategy):
     """Class counts in the leaves of random trees.
 
-    `trees` is their number, `depth` the levels of splits. None leaves several standard deviations of noise in a leaf.
+    `trees` is the number of trees, and `depth` that of levels of splits. None leaves several standard deviations of
+    noise in a leaf.
     """
 
     def __init__(self, *, trees: int = 10, depth: int | None = None) -> None:
@@ -194,8 +195,9 @@ class LinearStrategy(InSiteStrategy):
     def regulariser(self, problem: Problem, size: int) -> Rational:
         """The option, or the value at which a record's log-odds noise has the deviation `NOISE_WANTED`.
 
-        A record moves the minimiser by at most c b / regulariser (L2), so the noise of each of D weights has a scale of
-        sqrt(D) c b / (regulariser epsilon). A vector's length is about 1, and curators' weights are averaged.
+        A unit of c records moves the minimiser by at most c b / regulariser (L2), where b bounds a vector's length. So
+        the noise of each of D weights has a scale of sqrt(D) c b / (regulariser epsilon). A vector's length is about 1,
+        and curators' weights are averaged.
         """
         if self._regulariser is not None:
             return Rational(self._regulariser, 1)

@@ -91,7 +91,7 @@ def exact_shares(rounds: int, shares: Sequence[Share] | None) -> tuple[Fraction,
     """Shares of epsilon for each round, positive, with sum exactly 1.
 
     `shares` has one number per round in any unit, such as [1, 3] or ["1/4", "3/4"]; None is equal shares. Raises
-    ValueError: not one positive number for each round.
+    ValueError: there is not one positive number for each round.
     """
     if shares is None:
         return (Fraction(1, rounds),) * rounds

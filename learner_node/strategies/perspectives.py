@@ -131,7 +131,7 @@ def bin_count(problem: Problem, epsilon: float, bins: int | None, partitions: in
 
     Args:
         problem: the problem.
-        epsilon: of one partition for one record.
+        epsilon: epsilon of one record in one partition.
         bins: the user's number. None leaves about three standard deviations of a signed count's noise in each, with at
             most 40 bins.
         partitions: number asked together; all their bins stay within the curators' limit of cells, if possible.
@@ -165,7 +165,7 @@ class RandomSubsetsStrategy(RoundsStrategy):
 
     Args:
         rounds: number of rounds.
-        features: attributes a round; None takes the square root of their number, rounded up.
+        features: attributes a round; None takes the square root of the number of attributes, rounded up.
         bins: per attribute; None is as in `bin_count`.
         shares: of epsilon, one for each round; None is equal shares.
     """
@@ -212,7 +212,7 @@ class InformativeStrategy(RoundsStrategy):
     Args:
         pairs: most pairs of attributes in the second round.
         bins: per attribute in the first round; None is as in `bin_count`.
-        shares: of epsilon, for the two rounds; None is [1, 3].
+        shares: shares of epsilon for the two rounds; None is [1, 3].
     """
 
     def __init__(self, *, pairs: int = 1, bins: int | None = None, shares: Sequence[Share] | None = None) -> None:

@@ -125,7 +125,7 @@ def willing(
     Args:
         stated: for each curator its limits and declared number of records, if any; at least one.
         records: approximate number at one curator; None uses the problem's own.
-        kinds: of queries.
+        kinds: query kinds that may be asked.
     """
     works = [limits.multiply_adds / (size or ASSUMED_ROUND_SIZE) for limits, size in stated]
     usual = min(median(works), Limits().multiply_adds / ASSUMED_ROUND_SIZE)

@@ -112,7 +112,7 @@ def counted(frame: "pl.DataFrame", unit: str | None, most: int, rng: np.random.G
         rng: draws the sample.
 
     Raises:
-        polars.exceptions.ColumnNotFoundError: no such column.
+        polars.exceptions.ColumnNotFoundError: there is no such column.
     """
     if unit is None:
         return frame
@@ -160,7 +160,7 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
         fits: whether the learner's source can be encoded for a schema; called only in a tie.
 
     Raises:
-        ConfigurationError: a tie, and the source fits both schemas or neither.
+        ConfigurationError: there is a tie, and the source does not fit exactly one of the tied schemas.
     """
     parties: list[list[str]] = []
     for name, card in cards.items():

@@ -19,7 +19,7 @@ class Decide(Protocol):
         """Return the value to go on with.
 
         Args:
-            value: as computed now.
+            value: the value as computed now.
             write: encodes it; equal values give equal bytes.
             read: decodes it; raises RemoteProtocolError for other bytes.
         """

@@ -173,7 +173,7 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
     would force a coarser question on all others.
 
     Args:
-        setting: of the study.
+        setting: the study's setting.
         cards: of the curators that may be asked.
         left_out: the others -> why.
 

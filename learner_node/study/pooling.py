@@ -27,9 +27,9 @@ class Pooling:
     Args:
         method: "sum": one model from summed answers; "site": one model per curator; "secure": one model from sums that
             curators open together, each with about the noise of one curator.
-        colluders: with "secure", how many curators are assumed to tell the learner all they know, at most.
-        dropouts: with "secure", how many curators may fall silent within a query. Where either is None, it is chosen
-            by their number (`SecurePool.of`).
+        colluders: with "secure", largest number of curators that are assumed to tell the learner all they know.
+        dropouts: with "secure", number of curators that may fall silent within a query. Where either is None, it
+            follows from the number of curators (`SecurePool.of`).
 
     Raises:
         ConfigurationError: there is no such method, or colluders or dropouts are given for answers that are not summed
@@ -115,7 +115,7 @@ class SecurePool:
             least_colluders: the largest minimum of t among the curators' policies.
 
         Raises:
-            ConfigurationError: as the class.
+            ConfigurationError: the pool would break a rule, which the text names.
         """
         keys = tuple(sorted(participants))
         return cls(keys, *usual_pool(len(keys), colluders, dropouts, least_colluders))
@@ -127,8 +127,9 @@ def usual_pool(
     """Choose the defaults for t colluders and u dropouts among so many curators; values that are given stay.
 
     t is 1 for up to 9 curators and one more for every ten: a tenth may collude with the learner. u is a fifth of them.
-    The noise variance, n / h of a single curator's, is then at most doubled. With up to 4 curators u is 0, since
-    tolerating one dropout would cost as much noise as having one curator less.
+    With n curators and h = n - t - u, the noise variance is n / h times that of one curator, so it is then at most
+    doubled. With up to 4 curators u is 0, since tolerating one dropout would cost as much noise as having one curator
+    less.
     """
     t = max(1 + sites // SITES_PER_COLLUDER, least_colluders) if colluders is None else colluders
     return t, max(0, min(sites // SITES_PER_DROPOUT, (sites - t - 1) // 2)) if dropouts is None else dropouts

@@ -79,10 +79,10 @@ class Study(StudyState):
         Args:
             plan: everything that will be asked.
             purpose: for the stewards to read.
-            names: of the curators.
+            names: names of the curators.
 
         Raises:
-            NoCuratorError: none accepted; or not all did, and the federation says all or none.
+            NoCuratorError: none accepted, or not all did and the federation needs all or none.
         """
         all_or_none = self._federation.all_or_none
         if all_or_none and len(names) < len(self.sessions):

@@ -195,7 +195,7 @@ def run_missing(
     `run_tasks`.
 
     Args:
-        tasks: of all cells, including finished ones.
+        tasks: the tasks of all cells, including finished ones.
         compute: as in `run_tasks`.
         kind: type of the cells.
         file_of: maps a task to the file of its cell and the settings that the file begins with.

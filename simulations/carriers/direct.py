@@ -39,7 +39,8 @@ def direct_federation(
 ) -> Federation:
     """A learner's federation of these sites, called directly; sites that sign as not private are accepted, too.
 
-    `sites` are keyed by the learner's names for them; `readers` are those of the query kinds it may ask, by name.
+    `sites` are keyed by the learner's names for them; `readers` are the readers of the query kinds that it may ask, by
+    name.
     """
     return Federation(
         curators={name: site.identity for name, site in sites.items()},

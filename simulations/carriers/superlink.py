@@ -100,7 +100,7 @@ class SuperLink:
     Args:
         folder: for all files; created if absent, and reused if an earlier SuperLink left it.
         durable: keeps the state in a database file, so that it survives a restart; otherwise in memory.
-        port: of the loopback; 0 takes a free one, and the same one at every start.
+        port: port on the loopback; 0 takes a free one, and the same one at every start.
         stock: runs the server apps that it is given, as Flower does by default; for comparisons.
     """
 

@@ -33,7 +33,7 @@ def load_dataset(name: str, **options: Any) -> "Dataset":
 
     Raises:
         ValueError: No data set has that name.
-        TypeError: An option that this data set does not know.
+        TypeError: The data set does not know an option.
         DataUnavailableError: Its files are neither in ``EXPRIL_DATA_DIR`` nor to be had from the network.
     """
     if name not in DATASETS:

@@ -46,7 +46,7 @@ def http_download(url: str, target: Path) -> None:
     """Download over HTTP.
 
     Raises:
-        OSError: No network, or the server refused (the errors of requests are OSErrors).
+        OSError: There is no network, or the server refused (the errors of requests are OSErrors).
         ValueError: The address is invalid.
     """
     pooch.HTTPDownloader(timeout=DOWNLOAD_TIMEOUT_SECONDS)(url, str(target), None)

@@ -62,7 +62,7 @@ NOT_BACK, BACK = "not readmitted", "readmitted"
 
 
 def _csv(content: bytes) -> bytes:
-    """The csv file, unpacked if ``content`` is an archive. Raises ValueError: an archive without it, or damaged."""
+    """The csv file, unpacked if ``content`` is an archive. Raises ValueError: the archive lacks it, or is damaged."""
     if not content.startswith(b"PK"):
         return content
     try:

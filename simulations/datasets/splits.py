@@ -77,8 +77,8 @@ def split_parts(
         Part -> its records, in the order of ``fractions``.
 
     Raises:
-        ValueError: Bad fractions, a record without a unit, or fewer units than parts.
-        polars.exceptions.ColumnNotFoundError: No column ``unit``.
+        ValueError: The fractions are invalid, a record has no unit, or there are fewer units than parts.
+        polars.exceptions.ColumnNotFoundError: There is no column ``unit``.
     """
     units = _units(frame, unit)
     names = list(fractions)
@@ -208,8 +208,8 @@ def split_sites(dataset: Dataset, how: str, rng: np.random.Generator, **options:
         options: Those of the chosen split.
 
     Raises:
-        ValueError: An unknown ``how``, or a split that cannot be made.
-        TypeError: An option that this split does not know.
+        ValueError: ``how`` is unknown, or the split cannot be made.
+        TypeError: The split does not know an option.
     """
     if how not in SITE_SPLITS:
         raise ValueError(f"no split is called {how!r}; there are {', '.join(SITE_SPLITS)}")

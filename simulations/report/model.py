@@ -478,7 +478,7 @@ def encode_report(report: RunReport) -> bytes:
 def decode_report(data: bytes) -> RunReport:
     """Return the report that the JSON describes.
 
-    Raises msgspec.DecodeError: not JSON, or a missing, unknown or unlawful field (msgspec.ValidationError).
+    Raises msgspec.DecodeError: the data is no JSON, or a field is missing, unknown or invalid (ValidationError).
     """
     return msgspec.json.decode(data, type=RunReport)
 
@@ -492,7 +492,7 @@ def load_report(path: Path) -> RunReport:
     """Read a report that `save_report` wrote.
 
     Raises:
-        msgspec.DecodeError: as `decode_report`.
+        msgspec.DecodeError: the file holds no report.
         OSError: the file cannot be read.
     """
     return decode_report(path.read_bytes())

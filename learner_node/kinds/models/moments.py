@@ -43,7 +43,7 @@ def ridge(answer: ModelAnswer, bounds: tuple[float, float], most_records_per_uni
 
     Args:
         answer: of one query for one model.
-        bounds: of the label.
+        bounds: the label's bounds.
         most_records_per_unit: the largest contribution bound among the curators.
     """
     method, (body,) = answer.planned.method, answer.body.models

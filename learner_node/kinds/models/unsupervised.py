@@ -83,11 +83,11 @@ def ask_clusters(
         clusters: K, at least 1.
         epsilon: to spend at each curator, exact.
         iterations: number of steps, with equal shares of epsilon.
-        seed: of the source's k-means.
+        seed: seed of the source's k-means.
 
     Raises:
         NoCuratorError: none accepted, or none answered.
-        ConfigurationError: records that do not fit the cards.
+        ConfigurationError: the records do not fit the cards.
     """
 
     def question(records: Records) -> tuple[AnyMethod, Body]:
@@ -126,7 +126,7 @@ def ask(
     """Run a study of one query for one model.
 
     `source` encodes the learner's records for a schema, `question` maps them to the planned query and its body, and
-    `epsilon` is spent at each curator. Raises NoCuratorError, ConfigurationError: as `ask_clusters`.
+    `epsilon` is spent at each curator. Raises the errors of `ask_clusters`.
     """
     study = Study(federation)
     records, cards, left_out = admit(study, source)

@@ -185,7 +185,7 @@ def tied_bins(source: Records, name: str, bins: int) -> FeatureBins:
 
     Args:
         source: n records.
-        name: of an attribute of its schema.
+        name: an attribute of its schema.
         bins: of a numeric attribute, at least 1, the bin of missing values not counted.
     """
     if isinstance(source.schema.find(name), CategoricalAttribute):
@@ -214,7 +214,7 @@ def bin_kernel(partition: FeatureBins, schema: Schema, shares: NDArray[np.float6
 
     Args:
         partition: bins of one attribute.
-        schema: that has it.
+        schema: schema that has the attribute.
         shares: of the source in each bin, missing values last, (K,).
     """
     if isinstance(schema.find(partition.attribute), NumericAttribute):
@@ -298,7 +298,7 @@ def fit_additive(
         The posterior; a pure function of the arguments.
 
     Raises:
-        ValueError: no answer, or a shape, type or range is not as `BinCounts` says.
+        ValueError: there is no answer, or a shape, type or range is not as `BinCounts` says.
     """
     if not answers or not len(answers[0].cells):
         raise ValueError("at least one answer and one source record are needed")

@@ -63,7 +63,7 @@ _OWN_STREAM = 1_000_003
 class Belief:
     """Prior knowledge of the labels; each quantity is drawn uniformly from its range.
 
-    Raises ConfigurationError: an impossible or reversed range.
+    Raises ConfigurationError: a range is impossible or reversed.
     """
 
     # share of label 1 among the private records; None knows nothing and takes Beta(3/2, 3/2)

@@ -50,7 +50,7 @@ class Covariances:
     """Prior covariances of the cells' means of f.
 
     Args:
-        averages: of the features over the cells.
+        averages: averages of the features over the cells.
     """
 
     def __init__(self, averages: CellAverages) -> None:
