@@ -18,7 +18,7 @@ _NOTICE = re.compile(
     re.DOTALL,
 )
 LONGEST = 80
-"""Characters of the longest announcement, with the space before it; a test checks it."""
+"""Length of the longest announcement in characters, with the space before it; a test checks this."""
 
 
 @dataclass(frozen=True)

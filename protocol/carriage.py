@@ -1,9 +1,9 @@
-"""How an envelope travels, as both sides must agree: in a Flower message, or as a file in a folder.
+"""How an envelope travels between learner and curator: in a Flower message, or as a file in a folder.
 
-A Flower message holds it as one bytes value of one ConfigRecord.
+A Flower message holds the envelope as one bytes value of one ConfigRecord.
 
-A folder that any means may carry has `FOLDER/<curator's public key>/requests/<SHA-256 of the request>.envelope`, and
-the reply under the same name in `replies` beside it. Keys and digests are hexadecimal.
+A folder, which people may carry by any means, holds a request as `FOLDER/<curator's public key>/requests/<SHA-256 of
+the request>.envelope`. The reply has the same name in the folder `replies` beside it. Keys and digests are hexadecimal.
 """
 
 ACTION = "expril"
@@ -15,5 +15,5 @@ REQUESTS, REPLIES, SUFFIX = "requests", "replies", ".envelope"
 
 
 def envelope_file(digest: bytes) -> str:
-    """Name of the file of a request, and of its reply; `digest` is the request's SHA-256."""
+    """File name of a request and of its reply; `digest` is the request's SHA-256."""
     return f"{digest.hex()}{SUFFIX}"

@@ -1,7 +1,7 @@
 """Bytes to typed values and back: MessagePack, strict, with size limits.
 
-One value has one encoding: a decoder re-encodes what it read and compares, so duplicated keys, wider integers
-than needed, and unknown fields are all refused the same way.
+One value has one encoding: the decoder encodes again what it read, and compares. So it refuses duplicate keys, unknown
+fields, and integers that are wider than needed.
 """
 
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, fiel
         field: name of the value, for the error.
 
     Raises:
-        RemoteProtocolError: too long (TOO_LARGE), or not the one encoding of a `kind` (MALFORMED).
+        RemoteProtocolError: `data` is too long (TOO_LARGE), or is not the one encoding of a `kind` (MALFORMED).
     """
     if len(data) > limit:
         raise RemoteProtocolError(RefusalCode.TOO_LARGE, field, f"at most {limit} bytes")

@@ -1,7 +1,6 @@
 """Signed envelopes: Ed25519 over a pre-authentication encoding of (label, type, exact payload bytes).
 
-The signature covers the payload's bytes as sent, so there is no canonical form to get wrong. The only file that
-imports `cryptography`.
+The signature covers the payload's bytes as sent, so there is no canonical form to get wrong.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ from protocol.messages import MESSAGE_TYPES, NOBODY, TYPE_NAMES, Message, Receip
 from protocol.refusals import RefusalCode
 
 LABEL = "expril/2"
-"""Domain separation of production signatures."""
+"""Label of signatures in real studies; it separates them from those in simulations."""
 NOT_PRIVATE_LABEL = "expril/2 simulation, not private"
 """Label on everything that a curator signs if its noise is seeded or it serves a release kind that is not as private as
 claimed; never accepted in place of the other label."""
@@ -69,12 +68,12 @@ class SigningKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> "SigningKey":
-        """The key of 32 secret bytes."""
+        """The key that is determined by 32 secret bytes."""
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Read a PKCS #8 PEM; ConfigurationError if it is not an unencrypted Ed25519 key."""
+        """Read a PKCS #8 PEM. Raises ConfigurationError: it is not an unencrypted Ed25519 key."""
         try:
             private = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -84,7 +83,7 @@ class SigningKey:
         return cls(private)
 
     def to_pem(self) -> bytes:
-        """PKCS #8 PEM, unencrypted: the file's permissions protect it."""
+        """The key as an unencrypted PKCS #8 PEM; only the file's permissions protect it."""
         return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, data: bytes) -> bytes:
@@ -94,8 +93,8 @@ class SigningKey:
     def derive(self, purpose: str) -> bytes:
         """32 secret bytes for another purpose (HKDF-SHA256, RFC 5869).
 
-        The derivation keeps the first protocol version's number: one such key chooses which records of a unit are kept,
-        and a new choice would let another part of the unit be counted.
+        The derivation keeps the label of protocol version 1. One such key chooses which records of a unit are kept, and
+        a new choice would let another part of the unit be counted.
         """
         kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"expril/1 {purpose}".encode())
         return kdf.derive(self._private.private_bytes_raw())
@@ -107,17 +106,17 @@ def digest(data: bytes) -> bytes:
 
 
 def request_digest(sender: bytes, type_name: str, payload: bytes) -> bytes:
-    """Identity of a request: the same sender, type and payload are the same request, however often signed."""
+    """Digest of sender, type and payload, which identify a request however often it is signed."""
     return digest(encode_parts(b"expril/2 request", sender, type_name.encode(), payload))
 
 
 def seal(message: Message, key: SigningKey, *, label: str = LABEL) -> bytes:
-    """Sign a message; bytes of its envelope."""
+    """Sign a message; return the bytes of its envelope."""
     return sign_payload(TYPE_NAMES[type(message)], encode(message), key, label)
 
 
 def seal_receipt(receipt: Receipt, key: SigningKey, *, label: str = LABEL) -> bytes:
-    """Sign a receipt; bytes of its envelope."""
+    """Sign a receipt; return the bytes of its envelope."""
     return sign_payload(RECEIPT_TYPE, encode(receipt), key, label)
 
 
@@ -132,7 +131,8 @@ def open_envelope(
         types: names of the messages expected; a payload of another type is not even decoded.
 
     Raises:
-        RemoteProtocolError: TOO_LARGE or MALFORMED; an envelope of version 1 is MALFORMED, and the text says so.
+        RemoteProtocolError: the envelope is TOO_LARGE or MALFORMED. One of version 1 is MALFORMED, and the error says
+        so.
     """
     envelope = decode(data, Envelope, limit=limit, field="envelope")
     _check_version(envelope)
@@ -155,7 +155,7 @@ def check_public_key(key: bytes) -> None:
 def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
     """Raise RemoteProtocolError(BAD_SIGNATURE) unless `signer` signed this envelope under `label`.
 
-    An envelope of version 1 is MALFORMED, as in `open_envelope`.
+    The code is MALFORMED for an envelope of version 1.
     """
     _check_version(envelope)
     if envelope.label != label:
@@ -166,7 +166,7 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
 
 
 def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether `signature` is `signer`'s over `data`; never under a key of small order."""
+    """Whether `signature` is `signer`'s over `data`; False if `signer` is a key of small order."""
     try:
         check_public_key(signer)
         Ed25519PublicKey.from_public_bytes(signer).verify(signature, data)
@@ -178,8 +178,8 @@ def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
 def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
     """The bytes that a curator signs in a statement to other curators, inside a query's or release's body.
 
-    They have four parts, and the first is no label, so a statement never passes for an envelope or a receipt, nor the
-    reverse. `is_signed` checks it.
+    An envelope signs three parts, the first of which is a label. A statement has four, and the first is no label, so
+    neither passes for the other. `is_signed` checks the signature.
     """
     return encode_parts(b"expril/2 statement", label.encode(), type_name.encode(), payload)
 
@@ -187,7 +187,7 @@ def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
 def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:
     """Decode and verify a receipt envelope of `curator`.
 
-    Raises RemoteProtocolError: not a receipt, or not signed by `curator` under `label`.
+    Raises RemoteProtocolError: `data` is not a receipt, or `curator` did not sign it under `label`.
     """
     envelope = decode(data, Envelope, field="receipt")
     if envelope.type != RECEIPT_TYPE:
@@ -205,7 +205,7 @@ def _check_version(envelope: Envelope) -> None:
 
 
 def sign_payload(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:
-    """Sign encoded bytes; bytes of their envelope."""
+    """Sign encoded bytes; return the bytes of their envelope."""
     signature = key.sign(encode_parts(label.encode(), type_name.encode(), payload))
     return encode(Envelope(label=label, type=type_name, payload=payload, signature=signature))
 

@@ -1,4 +1,4 @@
-"""Errors by whose fault they are: ours, the peer's, or a configuration's."""
+"""Errors, one class for each cause: a bug on this side, a peer that breaks the protocol, or a wrong configuration."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ class RemoteProtocolError(ExprilError):
     """The peer sent something that the protocol forbids.
 
     `code` is a `protocol.refusals.RefusalCode`, `field` the path of the offending field (empty for the whole message),
-    and `limit` says what would be accepted, never derived from a record.
+    and `limit` says what would be accepted. None is derived from a record.
     """
 
     def __init__(self, code: str, field: str = "", limit: str = "") -> None:

@@ -1,8 +1,8 @@
-"""Records to points of a fixed grid: scaling, imputation and one-hot, all stated in the query.
+"""Feature maps turn records into points of a fixed grid by scaling, imputation and one-hot, all stated in the query.
 
 Every coordinate is a whole number of steps of 2^-12 within +-64. Distances and network layers computed from such
-points are sums of whole numbers below 2^53, hence exact in float64 whatever the order of summation: a record's
-point, cell and prediction are the same to the last bit alone or among a million others (PRIVACY rule 7).
+points are sums of whole numbers below 2^53, hence exact in float64 in any order of summation. So a record's point, cell
+and prediction are the same to the last bit, whatever other records are there (PRIVACY rule 7).
 """
 
 from collections.abc import Iterator
@@ -24,24 +24,26 @@ STEPS = 4096
 MOST_COORDINATE = 64
 """Coordinates are clipped to +- this many units."""
 MAP_COST = 300
-"""Work (see `protocol.limits`) of a record's row of points, whatever its width."""
+"""Work (see `protocol.limits`) per record, whatever the map's width."""
 COORDINATE_COST = 100
-"""Work of scaling and rounding a number."""
+"""Work of scaling and rounding, per record and numeric feature."""
 CATEGORY_COST = 500
-"""Work of writing a category's coordinate, a scattered access; in small blocks if the map is wide."""
+"""Work per record and categorical feature: a scattered write of one coordinate, in small blocks if the map is wide."""
 HOT_COST = 10
-"""Work of clearing one coordinate of a category."""
+"""Work of clearing, per record and coordinate of categorical features."""
 MAP_ONCE = 15 * CALL_ONCE
 NUMBER_ONCE = 2 * CALL_ONCE
 CATEGORY_ONCE = 5 * CALL_ONCE
 HOT_ONCE = CALL_ONCE // 2
-"""Work of reading, checking and preparing each number, category and level of a map."""
+"""Work of reading, checking and preparing a map, and each numeric feature, categorical feature and coordinate of the
+latter."""
 MOST_WIDTH = 8192
-"""Most coordinates of a point: 8192 * 2^18 * 2^18 * 2 < 2^51."""
+"""Most coordinates of a point. A sum of three products of grid numbers for each coordinate is then below 2^51."""
 BLOCK_ENTRIES = 262_144
 """Numbers in one block (2 MB), which fits the second-level cache."""
 MOST_BLOCK_WIDTH = 1024
-"""Above this width, blocks have 256 records whatever their size, as each categorical feature costs a step a block."""
+"""A block of a wider map has as many records as if it had this width: each block takes a step per categorical
+feature."""
 
 
 class NumericFeature(msgspec.Struct, frozen=True, tag="numeric", forbid_unknown_fields=True):
@@ -99,7 +101,7 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return MAP_ONCE + NUMBER_ONCE * numbers + CATEGORY_ONCE * categories + HOT_ONCE * hot
 
     def check(self, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY) where the map does not fit the schema; needs no record."""
+        """Raise RemoteProtocolError(BAD_QUERY) if the map does not fit the schema; reads no record."""
         if self.width > MOST_WIDTH:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, field, f"at most {MOST_WIDTH} coordinates")
         for index, feature in enumerate(self.features):
@@ -108,7 +110,7 @@ class FeatureMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.features[{index}]{part}", limit)
 
     def points(self, records: Records) -> NDArray[np.float64]:
-        """Grid points in steps of 2^-12: (n, width) float64 holding whole numbers within +-2^18."""
+        """Grid points in steps of 2^-12: (n, width) float64, whole numbers within +-2^18."""
         return _mapping(self, records).points(records.numeric, records.categorical)
 
     def blocks(self, records: Records, width: int = 1) -> Iterator[tuple[slice, NDArray[np.float64]]]:
@@ -139,7 +141,7 @@ class _Mapping:
     categorical: list[tuple[int, int, NDArray[np.intp], NDArray[np.float64]]]
 
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
-        """`FeatureMap.points` for all features at once; each number undergoes the same operations."""
+        """The grid points, as `FeatureMap.points`; each number undergoes the same operations."""
         values = np.take(numeric, self.columns, axis=1)
         np.copyto(values, self.imputations, where=np.isnan(values))
         values -= self.offsets
@@ -180,9 +182,10 @@ def _mapping(features: FeatureMap, records: Records) -> _Mapping:
 
 
 def to_grid(values: NDArray[np.float64] | np.float64, *, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Round to the grid: steps of 2^-12, clipped to +-64 units. Elementwise, hence exact per record.
+    """Round numbers to the grid: whole steps of 2^-12, clipped to +-64 units.
 
-    `values` are in units. `out` receives the steps and may be `values` itself; None makes a new array.
+    `values` are in units. `out` receives the steps and may be `values` itself; None makes a new array. Each number is
+    rounded by itself, so a record's result depends on no other.
     """
     limit = float(MOST_COORDINATE)
     steps = np.clip(values, -limit, limit, out=out)
@@ -201,7 +204,7 @@ def _hot_positions(feature: CategoricalFeature, schema: Schema) -> NDArray[np.in
 
 
 def _complaint(feature: Feature, schema: Schema) -> tuple[str, str] | None:
-    """Path and accepted form if a feature does not fit the schema, else None."""
+    """None if a feature fits the schema; else the path of the offending field, and what would be accepted."""
     if isinstance(feature, NumericFeature):
         fits = isinstance(schema.find(feature.attribute), NumericAttribute)
         numbers: tuple[float, ...] = (feature.factor, feature.offset, feature.imputation)

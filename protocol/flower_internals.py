@@ -1,8 +1,8 @@
 """All names from Flower's internals that ExPriL uses, in one table: pinned to flwr 1.41, loaded when first used.
 
-Flower promises none of these names. `moved` lists the ones that are gone, and a test runs it when Flower is updated.
-`from protocol.flower_internals import HttpGrid` loads only that module of Flower, so a curator never loads what only a
-learner needs. `curator_node` and `learner_node` use these names.
+Flower promises none of these names. A test holds that `moved` is empty, so an update of Flower that moves a name is
+noticed. `from protocol.flower_internals import HttpGrid` loads only the module that has `HttpGrid`, so a curator never
+loads what only a learner needs.
 """
 
 from importlib import import_module
@@ -73,7 +73,7 @@ WHERE = {
 
 
 def moved() -> dict[str, str]:
-    """Names that the installed Flower no longer has -> their former module."""
+    """The names that the installed Flower no longer has, each with the module that had it."""
     return {name: module for name, module in WHERE.items() if not _there(name, module)}
 
 

@@ -1,6 +1,6 @@
 """The grid that synthetic records lie on, and the base law from which they are drawn before anything is learnt.
 
-Both depend on plan and schema, never on a record. All weights are whole numbers.
+Grid and law depend on plan and schema, never on a record. All weights are whole numbers.
 """
 
 import math
@@ -28,12 +28,11 @@ Cells = NDArray[np.int64]
 
 
 class NumberAxis(msgspec.Struct, frozen=True, tag="number", forbid_unknown_fields=True, omit_defaults=True):
-    """Cells of equal width on a number's range; a record lies in the middle of one.
+    """Cells of equal width on a number's range; a synthetic record lies in the middle of one.
 
-    Values outside count as the nearer bound.
-
-    `name` is a numeric attribute or label, `lower` and `upper` bound the range, `points` is the number of cells.
-    `centre` and `deviation` give the base law's Gaussian on this axis; None is a uniform law.
+    Values outside the range count as the nearer bound. `name` is a numeric attribute or label, `lower` and `upper`
+    bound the range, `points` is the number of cells. `centre` and `deviation` give the base law's Gaussian on this
+    axis; None is a uniform law.
     """
 
     name: Name
@@ -72,7 +71,7 @@ Axis = NumberAxis | LevelAxis
 
 @dataclass(frozen=True)
 class BaseLaw:
-    """Q_0: independent axes with whole-number weights."""
+    """The base law Q_0: the axes are independent, and each has whole-number weights."""
 
     axes: tuple[Axis, ...]  # in order
     levels: Mapping[str, int]  # name of a `LevelAxis` -> its number of levels
@@ -80,7 +79,7 @@ class BaseLaw:
 
     @classmethod
     def of(cls, axes: Sequence[Axis], schema: Schema | None = None) -> "BaseLaw":
-        """Make the law on these axes; `schema` is needed for axes of levels only. Raises ValueError: see `why_not`."""
+        """Make the law on these axes; only axes of levels need `schema`. Raises ValueError: `why_not` says why."""
         if schema is not None and (fault := why_not(axes, schema)):
             raise ValueError(fault)
         names = [axis.name for axis in axes if isinstance(axis, LevelAxis)]
@@ -91,12 +90,12 @@ class BaseLaw:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Points of each axis."""
+        """Number of points of each axis."""
         return tuple(axis.points if isinstance(axis, NumberAxis) else self.levels[axis.name] for axis in self.axes)
 
     @cached_property
     def weights(self) -> tuple[NDArray[np.int64], ...]:
-        """Weights of each axis' points, whole numbers from 1: rounded powers of e that no record can move."""
+        """Weights of each axis' points: whole numbers of at least 1, which depend on no record."""
         return tuple(
             np.ones(size, np.int64) if isinstance(axis, LevelAxis) or axis.deviation is None else _bell(axis)
             for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -117,7 +116,8 @@ class BaseLaw:
             points: (n, d) numbers, or levels from 0.
 
         Returns:
-            (m, d); points with a missing number (NaN), or with no level of an axis, are left out.
+            (m, d) cells. Points with a missing number (NaN), or with a value that is no level of the axis, are left
+            out.
         """
         there = ~np.isnan(points).any(axis=1)
         cells = np.zeros(points.shape, np.int64)
@@ -133,11 +133,11 @@ class BaseLaw:
         return cells[there]
 
     def points(self, cells: Cells) -> NDArray[np.float64]:
-        """(n, d): the `values` of these cells."""
+        """The `values` of these cells, (n, d)."""
         return np.column_stack([values[cells[:, column]] for column, values in enumerate(self.values)])
 
     def log_masses(self, cells: Cells) -> NDArray[np.float64]:
-        """(n,) logarithm of the chance of each cell."""
+        """Logarithm of each cell's probability, (n,)."""
         logs = [np.log(weights / weights.sum()) for weights in self.weights]
         total: NDArray[np.float64] = np.sum([log[cells[:, column]] for column, log in enumerate(logs)], axis=0)
         return total
@@ -150,7 +150,7 @@ class BaseLaw:
 
 
 def why_not(axes: Sequence[Axis], schema: Schema) -> str:
-    """Why records of the schema cannot be drawn on these axes, naming only names of the schema; "" if they can."""
+    """Why records of the schema cannot be drawn on these axes; "" if they can."""
     names = [axis.name for axis in axes]
     if len(set(names)) != len(names):
         return "each attribute once"
@@ -171,7 +171,7 @@ def levels_of(name: str, schema: Schema) -> tuple[str, ...]:
 
 
 def middles(axis: NumberAxis) -> NDArray[np.float64]:
-    """(points,) the middles of the cells, increasing."""
+    """The middles of the cells, (points,), increasing."""
     return axis.lower + (axis.upper - axis.lower) * ((np.arange(axis.points) + 0.5) / axis.points)
 
 

@@ -1,9 +1,9 @@
 """Hypotheses as data: a constant, or a named network architecture with safetensors weights. Never code.
 
-The evaluation here *is* the hypothesis: curator and learner both call it. Weights and activations live on grids
-of 2^-12 with bounded magnitude, so every layer is a sum of whole numbers below 2^53 and a prediction does not
-depend on the batch that a record is in (PRIVACY rule 7). The only activation is ReLU: it is exact, and tanh is
-not the same to the last bit in every vector lane.
+Curator and learner both call the evaluation here. Weights and activations are bounded and lie on grids of 2^-12, so
+every layer is a sum of whole numbers below 2^53, and a prediction does not depend on the batch that a record is in
+(PRIVACY rule 7). The only activation is ReLU, which is exact. tanh may differ in the last bit between positions in a
+vector.
 """
 
 from typing import Annotated, Literal
@@ -24,10 +24,10 @@ from protocol.schema import Schema
 MOST_WEIGHT = 64.0
 MOST_ACTIVATION = 256.0
 MOST_FAN_IN = 4096
-"""2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, below 2^53."""
+"""Most inputs of a layer. 2^12 inputs x 2^18 steps of weight x 2^20 steps of activation = 2^50, which is below 2^53."""
 MOST_LAYERS = 16
 UNIT_COST = 60
-"""Work (see `protocol.limits`) of rounding and clipping a hidden unit."""
+"""Work (see `protocol.limits`) of rounding and clipping, per record and hidden unit."""
 NETWORK_ONCE = 40 * CALL_ONCE
 LAYER_ONCE = 15 * CALL_ONCE
 
@@ -44,14 +44,14 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_field
     predicted: Literal[0, 1]
 
     def check(self, schema: Schema, field: str) -> None:
-        """Nothing to check beyond the type."""
+        """Do nothing: the type checks all that there is."""
 
     def parameter_count(self) -> int:
         """Number of parameters."""
         return 0
 
     def multiply_adds(self) -> int:
-        """Work per record."""
+        """Work for each record."""
         return 0
 
     def multiply_adds_once(self) -> int:
@@ -80,7 +80,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, features: FeatureMap, layers: list[Layer]) -> "Mlp":
-        """Make one from float arrays; `check` refuses values beyond +-64."""
+        """Make a network from float arrays; `check` refuses values beyond +-64."""
         tensors = {}
         for index, (weight, bias) in enumerate(layers):
             tensors[f"{index}.weight"] = np.ascontiguousarray(weight, np.float32)
@@ -88,7 +88,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return cls(features=features, weights=safetensors.numpy.save(tensors))
 
     def check(self, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY): not safetensors, wrong names, shapes or types, NaN, inf, huge."""
+        """Raise RemoteProtocolError(BAD_QUERY) unless `weights` hold the tensors of such a network, within +-64."""
         self.features.check(schema, f"{field}.features")
         layers = self._layers(f"{field}.weights")
         width = self.features.width
@@ -104,11 +104,11 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
             width = outputs
 
     def parameter_count(self) -> int:
-        """Number of parameters; an upper bound read off the byte length."""
+        """Upper bound on the number of parameters, from the number of bytes."""
         return len(self.weights) // 4
 
     def multiply_adds(self) -> int:
-        """Work of a checked network for one record: the map, its products, and its hidden units.
+        """Work of a checked network for one record: the map, the products with weights, and the hidden units.
 
         The units take most of the time in a workload of many narrow networks.
         """
@@ -121,7 +121,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return self.features.multiply_adds_once() + NETWORK_ONCE + layers + BYTE_ONCE * len(self.weights)
 
     def logits(self, records: Records) -> NDArray[np.float64]:
-        """Exact logits in steps of 2^-24, shape (n,); the learner may scale them, the curator uses their sign."""
+        """Exact logits in steps of 2^-24, shape (n,)."""
         layers = [
             (np.rint(weight.astype(np.float64).T * STEPS), np.rint(bias.astype(np.float64) * STEPS * STEPS))
             for weight, bias in self._layers("weights")
@@ -140,13 +140,13 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return logits
 
     def predict(self, records: Records) -> NDArray[np.bool_]:
-        """Predicted classes, shape (n,): logit > 0."""
+        """Predicted classes, shape (n,): 1 if the logit is above 0, else 0."""
         return self.logits(records) > 0
 
     def predict_number(self, records: Records) -> NDArray[np.int64]:
         """Predicted numeric labels in steps of 2^-12 of their range, shape (n,), in 0 .. 4096.
 
-        The logit rounded to the grid (halves to even), then clipped to [0, 1]: elementwise, hence exact per record.
+        Each logit is rounded to the grid (halves to even), and then clipped to [0, 1].
         """
         steps = np.rint(self.logits(records) / (STEPS * STEPS / LABEL_STEPS))
         return np.clip(steps, 0, LABEL_STEPS).astype(np.int64)

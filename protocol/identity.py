@@ -19,7 +19,7 @@ from protocol.messages import Key, Seconds
 from protocol.refusals import RefusalCode
 
 LABEL = "expril/2 identity"
-"""Domain separation: no signature under a card is one under a message, nor the other way round."""
+"""Label of signatures on cards; no signature on a card is one on a message, nor the reverse."""
 TYPE = "identity_card"
 BEGIN, END = "-----BEGIN EXPRIL IDENTITY CARD-----", "-----END EXPRIL IDENTITY CARD-----"
 MOST_BYTES = 8 * 1024
@@ -52,7 +52,7 @@ class Succession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A holder's claim to a key. Only possession of the key is proven; the rest is the holder's statement."""
+    """A holder's claim to a key. The signature proves only that the holder has the key; nothing else is checked."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # of this format
     role: Role  # what the key is for; a fingerprint differs by role
@@ -73,20 +73,20 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of its role and key."""
+        """The fingerprint of the card's role and key."""
         return fingerprint(self.role, self.key)
 
     @property
     def previous(self) -> bytes | None:
-        """The key before this one; None for a first key."""
+        """The holder's key before this one; None if this is the first."""
         return self.successions[-1].previous if self.successions else None
 
     def expired(self, now: int) -> bool:
-        """Whether its validity has ended."""
+        """Whether the card is no longer valid at time `now`."""
         return bool(self.until) and now >= self.until
 
     def premature(self, now: int) -> bool:
-        """Whether its date of issue lies ahead by more than clocks may differ (`SLACK`)."""
+        """Whether the card's date of issue is later than `now` by more than clocks may differ (`SLACK`)."""
         return self.issued > now + SLACK
 
     def succeeds(self, key: bytes) -> bool:
@@ -101,8 +101,8 @@ class IdentityCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 def fingerprint(role: Role, key: bytes) -> str:
     """A short text of 140 bits that identifies role and key, for reading out over the telephone: `7K3Q-0V9D-...`.
 
-    To impersonate a holder, a forger needs a key with the holder's fingerprint: 2^140 tries, or 2^120 with a million
-    holders to choose from. Two keys of the forger's own with equal fingerprints (2^70 tries) are useless.
+    To impersonate a holder, a forger needs a key with the holder's fingerprint. This takes 2^140 tries, or 2^120 if any
+    of a million holders will do. Two keys of the forger's own with equal fingerprints take 2^70 tries, but are useless.
     """
     bits = int.from_bytes(digest(encode_parts(b"expril/2 fingerprint", role.encode(), key)), "big")
     letters = [_ALPHABET[bits >> (256 - 5 * (place + 1)) & 31] for place in range(_GROUPS * _GROUP)]
@@ -124,7 +124,7 @@ def compare_fingerprints(text: str, fingerprint_text: str) -> str:
 
 
 def check_said(field: str, text: str, *, least: int = 0, most: int = MOST_SAID) -> None:
-    """Raise ConfigurationError if a card cannot hold the text; `field` is its name for the user, such as "--name"."""
+    """Raise ConfigurationError if a card cannot hold `text`; `field` is what the user calls it, such as "--name"."""
     if not least <= len(text) <= most:
         raise ConfigurationError(f"{field} has {len(text)} characters; write {least} to {most}")
     if not text.isprintable():
@@ -146,7 +146,7 @@ def succession(previous: SigningKey, key: bytes, role: Role, at: int) -> Success
 def write_identity(card: IdentityCard, key: SigningKey) -> str:
     """The text of a card, signed by its own key.
 
-    Raises ConfigurationError: the card names another key, or its reader would refuse it.
+    Raises ConfigurationError: the card names another key, or a reader would refuse the card.
     """
     text = armour(sign_payload(TYPE, encode(card), key, LABEL))
     if read_identity(text, where="the new card") != card or card.key != key.public:
@@ -162,7 +162,7 @@ def read_identity(text: str, *, where: str) -> IdentityCard:
         where: the text's name in errors, such as "card file ann.card".
 
     Raises:
-        ConfigurationError: no card, several, or one that is damaged or not signed by its own key.
+        ConfigurationError: the text holds no card, or several; or the card is damaged, or not signed by its own key.
     """
     if len(text) > MOST_TEXT:
         raise ConfigurationError(f"{where} is longer than {MOST_TEXT} characters; save the card alone")
@@ -177,7 +177,7 @@ def read_identity(text: str, *, where: str) -> IdentityCard:
 
 
 def open_identity(data: bytes) -> IdentityCard:
-    """The card of an envelope, checked. Raises RemoteProtocolError: TOO_LARGE, MALFORMED or BAD_SIGNATURE."""
+    """Read and check the card in an envelope. Raises RemoteProtocolError: TOO_LARGE, MALFORMED or BAD_SIGNATURE."""
     envelope = decode(data, Envelope, limit=MOST_BYTES, field="card")
     if envelope.type != TYPE:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "card.type", TYPE)
@@ -208,7 +208,7 @@ def _handing_over(role: Role, previous: bytes, key: bytes, at: int) -> bytes:
 
 
 def _bare(body: str) -> bytes:
-    """Inverse of `armour`'s base64, in its one form; RemoteProtocolError(MALFORMED) for anything else."""
+    """Decode base64 exactly as `armour` writes it. Raises RemoteProtocolError(MALFORMED) for any other text."""
     try:
         data = base64.b64decode(body, validate=True)
     except ValueError:
@@ -219,6 +219,6 @@ def _bare(body: str) -> bytes:
 
 
 def armour(data: bytes) -> str:
-    """A card's envelope as a text that survives mail."""
+    """Write a card's envelope as a text that survives mail."""
     body = base64.b64encode(data).decode()
     return "\n".join([BEGIN, *(body[start : start + _LINE] for start in range(0, len(body), _LINE)), END, ""])

@@ -1,8 +1,8 @@
 """Resource limits of a curator, stated on its card, so that a learner can keep them before it asks.
 
-Work is counted in multiply-adds of a matrix product: one stands for a tenth of a nanosecond of one core. Products of
-large matrices take half of that. Every other cost is rounded up so that, on a server of 2024, the work takes at most
-about what is stated, whatever a learner asks. A constant `..._COST` is per record, a constant `..._ONCE` per query.
+The unit of work is one multiply-add of a matrix product, which stands for a tenth of a nanosecond of one core. (In a
+product of large matrices, it takes half of that.) Every other cost is rounded up, so that on a server of 2024 a query
+takes at most about the stated time. Constants `..._COST` are counted for each record; constants `..._ONCE` are not.
 Each was measured on one core; `python -m benchmarks work` measures the worst queries that the limits let through.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 CALL_ONCE = 20_000
 """Work of a numpy call on a handful of numbers, with the Python around it: 2 microseconds."""
 BYTE_ONCE = 60
-"""Work of a byte of weights or centres: read, checked, digested, widened and copied in 6 nanoseconds."""
+"""Work per byte of weights or centres, which is read, checked, hashed, widened and copied: 6 nanoseconds."""
 
 
 ASSUMED_ROUND_SIZE = 1_000_000
@@ -24,7 +24,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one query. Whether it exceeds them depends on the query alone, never on a record."""
+    """Limits of one query. Whether a query exceeds them depends on the query alone, never on a record."""
 
     # most work of a query over the declared round size, the default is five seconds of one core
     multiply_adds: Positive = 50_000_000_000

@@ -1,4 +1,4 @@
-"""The messages of a study. Small frozen types; what carries and signs them is in `envelopes`.
+"""The messages of a study, as small frozen types. `envelopes` carries and signs them.
 
 learner                                   curator
 CardRequest                          ->
@@ -33,7 +33,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
 
 SEALED_BYTES = 1052
-"""Fixed length of a receipt's sealed position: 1,024 bytes of text, a nonce of 12, a tag of 16."""
+"""Length of every receipt's sealed position: 1,024 bytes of text, 12 of nonce and 16 of tag."""
 
 NOBODY = bytes(32)
 NO_DIGEST = bytes(32)
@@ -53,7 +53,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class CardRequest(Message, frozen=True, kw_only=True):
-    """Asks for the curator's card."""
+    """The learner asks for the curator's card."""
 
 
 class Card(Message, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Card(Message, frozen=True, kw_only=True):
 
 
 class StudyProposal(Message, frozen=True, kw_only=True):
-    """Asks to reserve the cost of a plan."""
+    """The learner asks the curator to reserve the cost of a plan."""
 
     plan: Plan  # everything that will be asked
     purpose: Annotated[str, msgspec.Meta(max_length=1000)]  # for the steward to read
@@ -104,21 +104,21 @@ class Release(Message, frozen=True, kw_only=True):
 
 
 class StudyClose(Message, frozen=True, kw_only=True):
-    """Ends a study, early or after its last query."""
+    """The learner ends a study, early or after its last query."""
 
 
 class StudyClosed(Message, frozen=True, kw_only=True):
-    """The study is closed; `refunded` was reserved and never used."""
+    """The study is closed; `refunded` is the amount that was reserved and never used."""
 
     refunded: Amount
     receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
 
 
 class Refusal(Message, frozen=True, kw_only=True):
-    """A refusal within the protocol. It changes no budget and depends on request, policy and ledger only.
+    """A curator's refusal of a request. It changes no budget and depends on request, policy and ledger only.
 
-    It is *final* if it names its recipient and its code is not in `RETRIABLE`: the same request gets the same refusal
-    until it expires. Any other leaves the request pending: the same bytes may still be answered.
+    A refusal is *final* if it names its recipient and its code is not in `RETRIABLE`: the same request gets the same
+    refusal until it expires. After a refusal that is not final, the same request may still be answered.
     """
 
     code: Name  # a `RefusalCode`
@@ -138,7 +138,7 @@ class Refusal(Message, frozen=True, kw_only=True):
     def rules_out(self) -> bool:
         """Whether the request was not carried out and never will be.
 
-        This is False if the answer is gone: that request was charged, and its answer may still arrive.
+        It is False if the curator no longer has the answer: the request was charged, and the answer may still arrive.
         """
         return self.final and self.code != RefusalCode.ANSWER_GONE
 
@@ -147,18 +147,18 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What a curator signs about its ledger with every accepted, released or closed message.
 
     Attributes:
-        curator, learner, study, sequence: whose and which.
+        curator, learner, study, sequence: the parties and the message that it answers.
         request: digest of the request (sender, type and payload).
-        release: SHA-256 of the release body; zero where nothing was released.
+        release: SHA-256 of the release body; zeros if nothing was released.
         charged: epsilon charged by this request.
-        spent_by_study: total after it.
-        spent_by_learner: total after it, over all keys of the learner that the curator knew by then; rounded up to
-            2^-64 where its denominator exceeds 2^1024.
+        spent_by_study: total epsilon of the study after this charge.
+        spent_by_learner: total epsilon of the learner after this charge, over all its keys that the curator knew;
+            rounded up to a multiple of 2^-64 if its denominator exceeds 2^1024.
         ledger_head: head of the ledger's chain at the entry that this request made. A secret nonce in each entry makes
             it unpredictable, so that it tells nothing of other learners.
-        position: that entry's place in the chain and what was spent over all learners, encrypted for the curator alone
-            and of one length.
-        issued_at: by the curator's clock.
+        position: the entry's place in the chain and the total spent by all learners; encrypted for the curator alone,
+            and of fixed length.
+        issued_at: time of issue by the curator's clock.
     """
 
     curator: Key

@@ -1,7 +1,7 @@
-"""Errors about files that people write, in words: which table, which key, and what to write there.
+"""Errors in files that people write, explained in words: which table, which key, and what to write there.
 
 msgspec says "Expected `float`, got `str` - at `$.attributes[0].lower`". A person reads "attribute 'age': lower must be
-a number, not text; write it without quotes". Every message of msgspec about a user's file comes through here.
+a number, not text; write it without quotes". This module rewrites every message of msgspec about a user's file.
 """
 
 import difflib
@@ -40,11 +40,11 @@ _FORMS = {
     r"'^[0-9a-f]{64}\\Z'": "a public key, 64 hexadecimal digits in small letters",
     r"'^[^\\s/]+:[0-9]{1,5}\\Z'": '"host:port"',
 }
-"""Regular expression as msgspec shows it -> what it stands for."""
+"""What each regular expression stands for; the keys are as msgspec shows them."""
 
 
 def first_repeated(names: Iterable[str]) -> str:
-    """The first name that repeats an earlier one; "" if none does."""
+    """The first name that occurs a second time; "" if all names differ."""
     before: set[str] = set()
     for name in names:
         if name in before:
@@ -79,7 +79,7 @@ def in_words(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
 
 
 def where_is(path: Sequence[str | int], data: Any) -> str:
-    """A place in words: "attribute 'age'", "data.sites", "learner 'ada', options"; "" for the whole file."""
+    """Describe a place in a file: "attribute 'age'", "data.sites", "learner 'ada', options"; "" for the whole file."""
     words: list[str] = []
     keys: list[str] = []
     for step in path:
@@ -95,7 +95,7 @@ def where_is(path: Sequence[str | int], data: Any) -> str:
 
 
 def options_of(kind: Any) -> list[Any]:
-    """The members of a union, without annotations; `kind` itself where it is none."""
+    """The members of a union, without annotations; only `kind` itself if it is no union."""
     if get_origin(kind) is Annotated:
         return options_of(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -109,7 +109,7 @@ def structs_of(kind: Any) -> list[type[msgspec.Struct]]:
 
 
 def _item(plural: str, number: int, data: Any) -> str:
-    """How to name a list's item: by its "name" key if it has one, else by its number."""
+    """Name an item of a list: by its "name" key if it has one, else by its number."""
     if not isinstance(data, dict):
         return f"{plural}, item {number + 1}"
     singular = plural[:-2] if plural.endswith("sses") else plural.removesuffix("s")
@@ -163,7 +163,7 @@ def _converts(item: Any, kind: Any) -> bool:
 
 
 def _sentence(text: str, path: Path, data: Any, kind: Any) -> str | None:
-    """Words that follow a key's name, from msgspec's sentence; None if the sentence is already ours."""
+    """Rewrite msgspec's sentence as words that follow a key's name; None if ExPriL wrote the sentence itself."""
     if match := _TYPE.fullmatch(text):
         return _of_type(match["wanted"].split(" | "), match["got"], path)
     if match := _RANGE.fullmatch(text):

@@ -17,7 +17,7 @@ _GRID = np.arange(1, 100) / 100
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """Integers with P(k) = (1 - p) / (1 + p) p^|k|, p = exp(-1 / scale) (Inusah and Kozubowski 2006).
+    """Integers k of probability (1 - p) / (1 + p) p^|k| with p = exp(-1 / scale) (Inusah and Kozubowski 2006).
 
     Raises ValueError: the scale is not positive.
     """
@@ -31,8 +31,8 @@ class DiscreteLaplace:
     def loss(self, l1: int) -> Fraction:
         """Exact pure epsilon of integers that one unit moves by at most `l1` in L1, each with independent noise.
 
-        It is l1 / scale, as p^|k| changes by at most that factor (Dwork, McSherry, Nissim and Smith 2006; for integers
-        Ghosh, Roughgarden and Sundararajan 2009). The bound is tight.
+        It is l1 / scale, since a probability changes by a factor of at most e^(l1 / scale) (Dwork, McSherry, Nissim and
+        Smith 2006; for integers Ghosh, Roughgarden and Sundararajan 2009). The bound is tight.
         """
         return Fraction(l1) / self.scale
 
@@ -43,7 +43,7 @@ class DiscreteLaplace:
         return float(2.0 * draws * np.exp(exponent) / np.expm1(exponent) ** 2)
 
     def log_pmf(self, value: int) -> float:
-        """Natural logarithm of P(value), accurate to 1e-15 of itself or of 1, whichever is more."""
+        """Natural logarithm of P(value), with an error of at most 1e-15 max(1, |logarithm|)."""
         a = 1.0 / float(self.scale)
         # (1 - p) / (1 + p) = tanh(a / 2); far out tanh is 1 to the last digit, and its logarithm -2 artanh(p).
         at_zero = math.log(math.tanh(a / 2.0)) if a < 1.0 else -2.0 * math.atanh(math.exp(-a))
@@ -56,7 +56,7 @@ class DiscreteLaplace:
         return 2.0 * math.exp(-float(value / self.scale)) / (1.0 + math.exp(-1.0 / float(self.scale)))
 
     def width(self, misses: Fraction) -> int:
-        """The smallest w with P(|X| > w) <= misses, which lies in (0, 1)."""
+        """The smallest w with P(|X| > w) <= `misses`; `misses` lies in (0, 1)."""
         log_two = math.log(2.0 / float(misses)) - math.log1p(math.exp(-1.0 / float(self.scale)))
         bound = max(0, math.ceil(float(self.scale) * log_two) - 2)
         while self.tail(bound + 1) > misses:
@@ -68,12 +68,13 @@ class DiscreteLaplace:
 
         Chernoff's bound: for any u in (0, 1), P(sum > t) <= (1 - u^2)^-draws exp(-u t / scale). The moment generating
         function of the continuous law, 1 / (1 - u^2), bounds that of the discrete one, which is
-        (cosh a - 1) / (cosh a - cosh(u a)) with a = 1 / scale, since (cosh x - 1) / x^2 increases. The least t over a
-        grid of u is taken.
+        (cosh a - 1) / (cosh a - cosh(u a)) with a = 1 / scale, since (cosh x - 1) / x^2 increases. The result is the
+        least t over a grid of u.
 
         Args:
-            rate: one-sided, in (0, 1).
-            draws: number of draws; a fraction for shares of noise (`protocol.noise_shares`), 0 gives 0.
+            rate: one-sided probability in (0, 1).
+            draws: number of draws; a fraction for shares of noise (`protocol.noise_shares`). The bound for 0 draws is
+                0.
         """
         if not draws:
             return 0.0
@@ -83,7 +84,7 @@ class DiscreteLaplace:
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Independent draws, int64 of that shape: the difference of two arrays of geometric draws.
 
-        Never private: it uses floats and a generator that can be seeded. Only simulated curators use it.
+        They protect nobody: they come from floats and a generator that can be seeded. Only simulated curators use them.
         """
         success = -np.expm1(-1.0 / float(self.scale))
         noise: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
@@ -94,8 +95,10 @@ class DiscreteLaplace:
 class NoisyMax:
     """The index of the largest of several integer scores after adding independent exponential noise to each.
 
-    It has the law of permute and flip (Ding, Kifer, Sayed Saeedur Rahman and others 2021), which errs no more than the
-    exponential mechanism of the same loss (McKenna and Sheldon 2020). Raises ValueError: the scale is not positive.
+    It has the law of permute and flip (Ding, Kifer, Sayed Saeedur Rahman and others 2021), whose expected error is at
+    most that of the exponential mechanism at the same loss (McKenna and Sheldon 2020).
+
+    Raises ValueError: the scale is not positive.
     """
 
     scale: Fraction  # of the noise, positive and exact
@@ -108,15 +111,16 @@ class NoisyMax:
     def loss(self, moved: int) -> Fraction:
         """Exact pure epsilon if one unit moves each score by at most `moved`: 2 moved / scale.
 
-        If it moved all scores in one direction, the loss would be moved / scale.
+        It is half of this, moved / scale, if all scores move in one direction (`one_way`).
         """
         return Fraction(moved if self.one_way else 2 * moved) / self.scale
 
     def chances(self, scores: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Chance of each index, (k,), right to about 1e-13.
+        """Probability of each index, (k,), with an error of about 1e-13.
 
-        With w_i = exp((score_i - largest) / scale) it is w_i times the integral of prod_{j != i} (1 - w_j z) over z in
-        [0, 1]: a polynomial of degree k - 1, so that Gauss and Legendre's rule is exact with k / 2 nodes.
+        Let w_i = exp((score_i - largest) / scale). Index i has probability w_i times the integral over z in [0, 1] of
+        prod_{j != i} (1 - w_j z), a polynomial of degree k - 1. Gauss-Legendre quadrature with k / 2 nodes is exact for
+        it.
 
         Args:
             scores: (k,) whole numbers, k from 1 to a few thousand.
@@ -130,12 +134,12 @@ class NoisyMax:
         return chances
 
     def simulate(self, generator: np.random.Generator, scores: NDArray[np.int64]) -> int:
-        """Draw one index. Never private, as `DiscreteLaplace.simulate`."""
+        """Draw one index. It protects nobody, as `DiscreteLaplace.simulate`."""
         return int(np.argmax(scores + generator.exponential(float(self.scale), len(scores))))
 
 
 class Moved(NamedTuple):
-    """Several releases of one law, and how far one privacy unit moves each."""
+    """Released integers whose noise has one law, and how far one privacy unit moves each."""
 
     noise: DiscreteLaplace  # the law of the noise in each released integer
     shift: int  # the most that one unit moves the exact integer; a whole number of at least 1

@@ -1,6 +1,7 @@
 """The law of a share of discrete Laplace noise, and of a sum of shares.
 
-One of h shares has shape 1 / h; the sum of s of them has shape s / h. `docs/noise-shares.md` has the proofs.
+If h shares add up to one full noise, each has shape 1 / h, and the sum of s of them has shape s / h. The proofs are in
+`docs/noise-shares.md`.
 """
 
 import math
@@ -17,17 +18,19 @@ Floats = NDArray[np.float64]
 _DEPTH = 46.0
 """Logarithmic depth at which integrals are cut off: the integrand is exp(-46) = 1e-20 of its peak."""
 _NODES = 2**18
-"""Most integration nodes at a time over all values; a vector of them takes 2 MiB."""
+"""Most nodes evaluated at a time, over all values; a vector of so many numbers takes 2 MiB."""
 _LARGE = 16
 """Argument above which Stirling's series with five terms is accurate to 1e-16."""
 
 
 @dataclass(frozen=True)
 class LaplaceShares:
-    """The difference of two independent negative binomials of that shape, with success probability 1 - exp(-1 / scale).
+    """The difference of two independent negative binomials of that shape; success has chance 1 - exp(-1 / scale).
 
-    Shape 1 is `DiscreteLaplace`. Independent sums of laws of one scale have the sum of their shapes (Inusah and
-    Kozubowski 2006). Raises ValueError: shape or scale is not positive.
+    With shape 1 it is `DiscreteLaplace`. In a sum of independent variables of one scale, the shapes add up (Inusah and
+    Kozubowski 2006).
+
+    Raises ValueError: shape or scale is not positive.
     """
 
     scale: Fraction  # of the discrete Laplace law; positive and exact
@@ -43,18 +46,17 @@ class LaplaceShares:
         It is l1 / scale, as for one full discrete Laplace noise, since any additional noise is independent of the
         records. The bound is tight: the law's tail falls like exp(-|k| / scale) for every shape.
 
-        Raises:
-            ValueError: the shape is below 1. Such noise protects far less, see `shift_loss`.
+        Raises ValueError: the shape is below 1. Such noise protects far less; `shift_loss` says how much.
         """
         if self.shape < 1:
             raise ValueError("shares that add up to less than one whole noise do not have its loss")
         return DiscreteLaplace(self.scale).loss(l1)
 
     def shift_loss(self, shift: int) -> float:
-        """The true loss of one integer that one unit moves by `shift` >= 0, accurate to 1e-12 of itself or of 1.
+        """The smallest epsilon of one integer that one unit moves by `shift` >= 0, right to 1e-12 max(1, epsilon).
 
-        It is shift / scale from shape 1 on. Below shape 1, P(k) is log-convex on either side of 0, so the largest ratio
-        of P(k) to P(k + shift) is at k = 0 for any shift. The loss is concave in the shift: integers that move by `l1`
+        It is shift / scale for shapes of at least 1. Below shape 1, P(k) is log-convex on either side of 0, so the
+        ratio of P(k) to P(k + shift) is largest at k = 0. The loss is concave in the shift: integers that move by `l1`
         in L1 together lose at most l1 shift_loss(1), with equality if each moves by 1.
         """
         if self.shape >= 1:
@@ -67,7 +69,7 @@ class LaplaceShares:
         return DiscreteLaplace(self.scale).variance(float(self.shape))
 
     def log_pmf(self, value: int) -> float:
-        """Natural logarithm of P(value), right to 1e-12 of itself or of 1, whichever is more."""
+        """Natural logarithm of P(value), with an error of at most 1e-12 max(1, |logarithm|)."""
         return float(self.log_pmfs(np.array([value]))[0])
 
     def log_pmfs(self, values: NDArray[np.int64]) -> Floats:
@@ -104,7 +106,7 @@ class LaplaceShares:
         return DiscreteLaplace(self.scale).bound(rate, draws * float(self.shape))
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Independent draws, int64 of that shape. Never private, see `DiscreteLaplace.simulate`."""
+        """Independent draws, int64 of that shape. They protect nobody, as in `DiscreteLaplace.simulate`."""
         success = -np.expm1(-1.0 / float(self.scale))
         noise: NDArray[np.int64] = np.subtract(*generator.negative_binomial(float(self.shape), success, (2, *shape)))
         return noise
@@ -147,7 +149,7 @@ class _Integral:
         return np.asarray(0.5 * (log_w + z) + powers - k * np.log1p(grown * np.sinh(z / 2.0) ** 2))
 
     def _reach(self, k: Floats, peak: Floats, top: Floats, sign: float) -> Floats:
-        """Distance from the peak, to one side, at which to cut the integrand off; at most twice too far."""
+        """Distance from the peak, on one side, at which to cut the integrand off; up to twice what is needed."""
         # About the width of the peak, by the logarithm's second derivative there.
         reach = 1.0 / np.sqrt(2.0 + self.shape + k * -math.expm1(-2.0 * self.a))
         open_ = np.arange(len(k))
@@ -158,7 +160,7 @@ class _Integral:
         return reach
 
     def _trapezoid(self, k: Floats, low: Floats, high: Floats, top: Floats, nodes: int) -> Floats:
-        """The integral divided by exp(`top`), with that many nodes."""
+        """The integral divided by exp(`top`), by the trapezoidal rule with that many nodes."""
         step = (high - low) / (nodes - 1)
         z = low[:, None] + step[:, None] * np.arange(nodes)
         return np.asarray(step * np.exp(self.log(k[:, None], z) - top[:, None]).sum(axis=1))

@@ -1,7 +1,7 @@
 """Bounds on how far answers can change anybody's odds about one privacy unit, as exact exponents of e.
 
-Whether the unit is among the records is one question. The label and the attributes of a unit known to be present are
-two others, and may cost more: changing a record removes one and adds one. Proofs: docs/odds.md.
+There are three bounds: for whether the unit is among the records, and, if it is known to be, for its label and for its
+attributes. The latter two may be larger, since changing a record removes one and adds one. Proofs: docs/odds.md.
 """
 
 import math
@@ -28,7 +28,7 @@ class PrivacyUnit:
 
     @classmethod
     def of(cls, schema: Schema, name: str | None, records: int) -> Self:
-        """Make one from a schema, the unit column's name (None: each record is a unit) and contribution bound c."""
+        """The unit under a schema, with the unit column `name` (None: each record is a unit) and contribution bound."""
         return cls(records, name or "", schema.label, schema.label_bounds is not None)
 
 
@@ -52,7 +52,7 @@ class Odds:
         return Odds(self.presence + other.presence, self.label + other.label, self.attribute + other.attribute)
 
     def __mul__(self, share: Fraction) -> "Odds":
-        """The bound for that multiple of the epsilon."""
+        """The bound if the epsilon is multiplied by `share`."""
         return Odds(self.presence * share, self.label * share, self.attribute * share)
 
     def or_more(self, other: "Odds") -> "Odds":
@@ -68,7 +68,7 @@ OFTEN = "19 of 20 cases"
 UNLIMITED = "without any limit, as not all of it is as private as its cost says: a simulation"
 NOTHING = Odds(Fraction(0), Fraction(0), Fraction(0))
 WORST = Odds.twice(Fraction(1))
-"""Odds per charged epsilon if the charged mechanism is unknown."""
+"""Bound for each unit of charged epsilon if the mechanism is unknown."""
 
 
 def factor(exponent: Fraction) -> str:
@@ -80,7 +80,7 @@ def factor(exponent: Fraction) -> str:
 
 
 def written(exponent: Fraction) -> str:
-    """A factor as text for people, with its exponent for auditors."""
+    """e^exponent as text for people, followed by the exponent for auditors."""
     power = rationals.written(exponent)
     if power.startswith("≈ "):
         return f"{factor(exponent)} (about e^{power[2:]})"
@@ -88,7 +88,7 @@ def written(exponent: Fraction) -> str:
 
 
 def at_most(cap: Fraction, per_epsilon: Odds | None, unit: PrivacyUnit) -> str:
-    """A sentence on how far answers of total cost `cap` can change odds; `per_epsilon` None means without limit."""
+    """A sentence on how far answers of total cost `cap` can change odds; None for `per_epsilon` means without limit."""
     if per_epsilon is None:
         return UNLIMITED
     total = per_epsilon * cap

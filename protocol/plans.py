@@ -1,4 +1,4 @@
-"""A plan: everything that a study will ask, fixed before the first answer, with its exact cost.
+"""A plan: everything that a study will ask, fixed before the first answer.
 
 This module reads only the kind and the number of turns of a planned query. The kind decodes the rest
 (`protocol.query_kind`), so a plan can be carried, stored and read even if a kind is not installed.
@@ -14,7 +14,7 @@ from protocol.codec import encode
 
 MOST_QUERIES = 1000
 MOST_TURNS = 100_000
-"""Most turns of all queries of a plan together: far below the largest sequence of a message, 2^20."""
+"""Most turns of all queries of a plan together, far below 2^20, the largest sequence number of a message."""
 
 
 class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind"):
@@ -25,7 +25,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @property
     def kind(self) -> str:
-        """Name of its kind."""
+        """Name of the query's kind."""
         return str(self.__struct_config__.tag)
 
 
@@ -37,7 +37,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The queries of a study, in order, each as its kind encodes it; see `of`."""
+    """The queries of a study, in order, each as its kind encodes it; `of` makes one."""
 
     queries: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_QUERIES)]
 
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, queries: Iterable[Any]) -> Self:
-        """The plan of these queries: `Planned` structs, or mappings for kinds that are not installed."""
+        """The plan of these queries: `Planned` structs, or mappings if their kinds are not installed."""
         return cls(tuple(msgspec.Raw(encode(planned)) for planned in queries))
 
     def head(self, index: int) -> Head:
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """(index of the query, turn within it), both from 0, of each sequence from 1 on."""
+        """For each sequence number from 1, the index of its query and its turn within the query, both from 0."""
         return tuple((index, turn) for index, head in enumerate(self.heads) for turn in range(head.turns))
 
 

@@ -1,7 +1,7 @@
-"""The interface of a query kind, where curator and learner must agree, and a program's table of kinds; names no kind.
+"""The interface of a query kind, as far as curator and learner must agree on it, and a program's table of kinds.
 
-A planned query takes one or more turns, each a request and its release. Sequences number the turns of all queries. What
-only an auditor needs of a kind is in `expril.audit.kinds`.
+A planned query takes one or more turns, each a request and its release. Sequence numbers count the turns of all
+queries. What only an auditor needs of a kind is in `expril.audit.kinds`.
 """
 
 import math
@@ -86,16 +86,18 @@ class QueryKind(ABC):
 
     @abstractmethod
     def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError if a curator with these terms would not accept a query; `field` is its place."""
+        """Raise RemoteProtocolError if a curator with these terms would refuse a query; `field` is its path in
+        errors."""
 
     @abstractmethod
     def cost(self, planned: Any, most_records_per_unit: int) -> Fraction:
-        """Upper bound of all turns' cost: an exact epsilon for a unit of so many records at most."""
+        """Exact epsilon that bounds the cost of all turns, for units of at most `most_records_per_unit` records."""
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
         """Exact cost of a turn, for kinds whose costs depend on the study's earlier releases.
 
-        A query's charges never sum to more than `cost`. By default the turn `charged_turn` is charged the whole cost.
+        A query's charges never sum to more than `cost`. A kind that does not override this charges the whole cost in
+        the turn `charged_turn`.
         """
         raise NotImplementedError
 
@@ -114,11 +116,11 @@ class QueryKind(ABC):
 
     @abstractmethod
     def release_bytes(self, question: Question) -> int:
-        """Most bytes of the encoded release, without the receipt and envelope around it; known before any charge."""
+        """Most bytes of the encoded release, without receipt and envelope; it is known before any charge."""
 
     @abstractmethod
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """All released numbers, (k,), after a check of their shape; raises RemoteProtocolError."""
+        """All released numbers, (k,), after a check of their shape. Raises RemoteProtocolError."""
 
     def charge_note(self, question: Question) -> str:
         """The ledger's note on a turn's charge, made from the request alone."""
@@ -142,16 +144,16 @@ class QueryKind(ABC):
         return ""
 
     def integral(self, planned: Any) -> Fraction | None:
-        """Exact epsilon of all turns between any two sets of records, whatever a unit is; None is infinite.
+        """Exact epsilon of all turns under integral privacy (Husain, Cranko and Nock 2019); None if it is infinite.
 
-        This is integral privacy (Husain, Cranko and Nock 2019).
+        Integral privacy compares any two sets of records, so a unit may have any number of them.
         """
         return None
 
     def odds(self, planned: Any, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """Bound on how far the answers change odds (`protocol.odds`); a turn's share of it is its share of the charge.
+        """Bound on how far the answers change odds (`protocol.odds`); a turn's share is in proportion to its charge.
 
-        `readers` is how many parts of the query read the attribute in question; None is all.
+        `readers` is the number of the query's parts that read the attribute in question; None means all.
         """
         return Odds.twice(self.cost(planned, unit.records))
 
@@ -164,7 +166,7 @@ class QueryKind(ABC):
         return ""
 
     def private(self, limits: Any) -> bool:
-        """Whether all that the limits allow is as private as its cost says."""
+        """Whether every query that the limits allow is as private as its cost says."""
         return True
 
     def private_planned(self, planned: Any) -> bool:
@@ -182,7 +184,7 @@ class Kinds(Mapping[str, QueryKind]):
         self._cost = lru_cache(maxsize=4096)(self._cost_of)
 
     def __getitem__(self, name: str) -> QueryKind:
-        """The kind of this name; KeyError where it is not installed."""
+        """The kind of this name. Raises KeyError: it is not installed."""
         return self._kinds[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -198,14 +200,14 @@ class Kinds(Mapping[str, QueryKind]):
         return hash(frozenset(self._kinds))
 
     def kind(self, name: str) -> QueryKind:
-        """The kind of this name. Raises RemoteProtocolError(UNKNOWN_KIND) if it is not installed."""
+        """The kind of this name. Raises RemoteProtocolError(UNKNOWN_KIND): it is not installed."""
         kind = self._kinds.get(name)
         if kind is None:
             raise RemoteProtocolError(RefusalCode.UNKNOWN_KIND, "plan.queries.kind", ", ".join(self._kinds))
         return kind
 
     def missing(self, plan: Plan) -> tuple[str, ...]:
-        """Kinds of a plan that are not installed, each once."""
+        """The kinds of a plan that are not installed, without repetition."""
         return tuple(dict.fromkeys(head.kind for head in plan.heads if head.kind not in self._kinds))
 
     def queries(self, plan: Plan) -> tuple[Any, ...]:
@@ -216,11 +218,11 @@ class Kinds(Mapping[str, QueryKind]):
         return tuple(self.query(plan, index) for index in range(len(plan.queries)))
 
     def query(self, plan: Plan, index: int) -> Any:
-        """One query of a plan, from 0; raises as `queries`."""
+        """The query of a plan at an index from 0; raises as `queries`."""
         return self._read(bytes(plan.queries[index]), plan.head(index).kind)
 
     def turns(self, plan: Plan) -> tuple[Turn, ...]:
-        """The turns of a plan, by sequence from 1 on; raises as `queries`."""
+        """The turns of a plan in the order of their sequence numbers; raises as `queries`."""
         return tuple(self.turn(plan, place) for place in plan.places)
 
     def turn(self, plan: Plan, place: tuple[int, int]) -> Turn:
@@ -228,7 +230,7 @@ class Kinds(Mapping[str, QueryKind]):
         return Turn(self.query(plan, place[0]), *place)
 
     def cost(self, planned: Planned, most_records_per_unit: int) -> Fraction:
-        """Exact epsilon of one planned query, all turns together, for a unit of so many records at most.
+        """Exact epsilon of all turns of one planned query, for units of at most `most_records_per_unit` records.
 
         Raises RemoteProtocolError: UNKNOWN_KIND or BAD_PLAN.
         """
@@ -241,7 +243,7 @@ class Kinds(Mapping[str, QueryKind]):
     def plan_cost(self, plan: Plan, most_records_per_unit: int) -> Fraction:
         """Pure epsilon of a plan: the exact sum over its queries (basic composition).
 
-        Raises RemoteProtocolError: as `queries`, or BAD_PLAN where the sum, or any part of it, needs more than 32 bits.
+        Raises RemoteProtocolError: as `queries`; also BAD_PLAN if the sum, or a part of it, needs more than 32 bits.
         """
         costs = self.costs(plan, most_records_per_unit)
         total = sum(costs, Fraction(0))
@@ -257,7 +259,7 @@ class Kinds(Mapping[str, QueryKind]):
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
         """Exact epsilon of one turn, for contribution bound `most_records_per_unit`.
 
-        `past` holds the study's answered turns in order; turns of kinds that do not look back may be omitted.
+        `past` holds the study's answered turns in order; it may omit those of kinds that do not look back.
         """
         kind = self.kind(turn.planned.kind)
         if kind.looks_back:
@@ -267,13 +269,13 @@ class Kinds(Mapping[str, QueryKind]):
         return self.cost(turn.planned, most_records_per_unit) if charged else Fraction(0)
 
     def odds(self, planned: Planned, unit: PrivacyUnit, readers: int | None = None) -> Odds | None:
-        """Bound on how far the answers to one planned query change odds; None if unbounded, as the kind is not private.
+        """Bound on how far the answers to one planned query change odds; None if the query is not private.
 
         Args:
             planned: the query.
-            unit: what is protected.
-            readers: how many parts of the query, such as partitions, read the attribute in question; None is all. A
-                hypothesis that reads it counts in each part, and so does the choice of the records that count.
+            unit: the privacy unit.
+            readers: number of the query's parts, such as partitions, that read the attribute in question; None means
+                all. If a hypothesis reads it, or the choice of the records that count, then all parts do.
 
         Raises:
             RemoteProtocolError: as `cost`.
@@ -295,7 +297,7 @@ class Kinds(Mapping[str, QueryKind]):
         return total
 
     def most_odds(self, limits: Limits, unit: PrivacyUnit) -> Odds | None:
-        """Largest bound on odds per epsilon over all that `limits` allow; None if unbounded; raises as `limits`."""
+        """Largest bound on odds per epsilon over all queries that `limits` allow; None if unbounded."""
         most = NOTHING
         for name in self.allowed(limits):
             kind, kind_limits = self.kind(name), self.limits(limits, name)
@@ -305,7 +307,7 @@ class Kinds(Mapping[str, QueryKind]):
         return most
 
     def integral(self, plan: Plan, index: int) -> Fraction | None:
-        """Exact epsilon of one query of a plan, from 0, under integral privacy; None for infinite, or not known."""
+        """Exact epsilon of the query at `index`, from 0, under integral privacy; None if infinite or not known."""
         kind = self._kinds.get(plan.head(index).kind)
         try:
             return None if kind is None else kind.integral(self.query(plan, index))
@@ -313,7 +315,7 @@ class Kinds(Mapping[str, QueryKind]):
             return None
 
     def limits(self, limits: Limits, name: str) -> Any:
-        """A card's or policy's limits on a kind, with its defaults, as the kind's own struct.
+        """The limits on one kind in a card or policy, as the kind's own struct, with defaults filled in.
 
         Raises:
             RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or its limits
@@ -329,7 +331,7 @@ class Kinds(Mapping[str, QueryKind]):
             raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
 
     def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
-        """Allowed kinds -> their settings. If the limits name no kind, those allowed by default."""
+        """The allowed kinds with their settings; if the limits name no kind, those that are allowed by default."""
         if not isinstance(limits.kinds, msgspec.UnsetType):
             return limits.kinds
         return {name: {} for name, kind in self._kinds.items() if kind.by_default}
@@ -337,7 +339,7 @@ class Kinds(Mapping[str, QueryKind]):
     def settle(self, limits: Limits, *, where: str) -> Limits:
         """The same limits with every default written out, as a card shows them.
 
-        Raises ConfigurationError: an unknown kind, key or value; `where` names the file.
+        Raises ConfigurationError: a kind, key or value is unknown. `where` names the file in the error.
         """
         kinds = {}
         for name, settings in sorted(self.allowed(limits).items()):
@@ -348,7 +350,7 @@ class Kinds(Mapping[str, QueryKind]):
         return msgspec.structs.replace(limits, kinds=kinds)
 
     def private(self, limits: Limits) -> bool:
-        """Whether everything that `limits` allow is as private as its cost says; raises as `limits`."""
+        """Whether every query that `limits` allow is as private as its cost says; raises as the method `limits`."""
         return all(self._kinds[name].private(self.limits(limits, name)) for name in self.allowed(limits))
 
     def private_planned(self, planned: Planned) -> bool:

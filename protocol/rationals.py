@@ -1,7 +1,6 @@
 """Exact amounts: scales and costs are rationals, never floats.
 
-This module does not convert a scale to the float that a noise library wants. `curator_node.mechanisms` does, and rounds
-in favour of privacy.
+If a noise library wants a float, `curator_node.mechanisms` converts the scale, and rounds in favour of privacy.
 """
 
 import math
@@ -25,7 +24,7 @@ MOST = 2**32 - 1
 
 AMOUNT_PATTERN = r"^(0|[1-9][0-9]{0,1999})(/[1-9][0-9]{0,1999})?\Z"
 Amount = Annotated[str, msgspec.Meta(max_length=4001, pattern=AMOUNT_PATTERN)]
-"""A non-negative rational of any practical size as text, "a" or "a/b": totals of many plans outgrow 32 bits."""
+"""A non-negative rational as text, "a" or "a/b"; totals of many plans may need more than 32 bits."""
 OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=rf"{AMOUNT_PATTERN}|^\Z")]
 """An amount, or the empty text."""
 
@@ -39,8 +38,8 @@ class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """A positive rational in lowest terms, with a numerator and denominator of at most 32 bits.
 
     Raises:
-        ValueError: not positive, not in lowest terms, or too large. While decoding, msgspec turns it into its own
-            validation error, so hostile bytes cannot construct a bad one.
+        ValueError: the value is not positive, not in lowest terms, or too large. While decoding, msgspec turns this
+            into its own validation error, so hostile bytes cannot make a wrong value.
     """
 
     numerator: int
@@ -59,18 +58,18 @@ class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     @classmethod
     def of(cls, value: Fraction | int) -> "Rational":
-        """The wire form of a positive fraction; ValueError where it needs more than 32 bits."""
+        """The wire form of a positive fraction. Raises ValueError: it needs more than 32 bits."""
         exact = Fraction(value)
         return cls(exact.numerator, exact.denominator)
 
 
 def amount(value: Fraction) -> str:
-    """Text of a non-negative rational for machines: "3" or "7/30"."""
+    """Write a non-negative rational for machines: "3" or "7/30"."""
     return str(value)
 
 
 def written(value: Fraction | str) -> str:
-    """A rational as people write it: 0.3, 1/3, 12,800, or ≈ 11,378 if rounded. `value` may be a decimal or "a/b"."""
+    """Write a rational for people: 0.3, 1/3, 12,800, or ≈ 11,378 if rounded. A text is a decimal or "a/b"."""
     value = Fraction(value)
     if value < 0:
         return f"-{written(-value)}"
@@ -82,7 +81,7 @@ def written(value: Fraction | str) -> str:
 
 
 def named_parts(parts: Iterable[tuple[str, Fraction | str]]) -> str:
-    """The parts of an epsilon, such as " (model 1, validation 0.25)", without free ones; "" for a single part."""
+    """The parts of an epsilon by name, such as " (model 1, validation 0.25)"; "" if only one part is above 0."""
     costs = [f"{name} {written(cost)}" for name, cost in parts if Fraction(cost)]
     return f" ({', '.join(costs)})" if len(costs) > 1 else ""
 
@@ -94,7 +93,7 @@ def written_exactly(value: Fraction | str) -> str:
 
 
 def _typed(value: Fraction, *, places: int) -> str:
-    """The decimal text; "" if it needs more places."""
+    """The value as a decimal text; "" if it needs more places than that."""
     scaled = value * 10**places
     if scaled.denominator != 1 or scaled >= 10**40:
         return ""
@@ -107,18 +106,18 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def parse_amount(text: str) -> Fraction:
-    """Inverse of `amount`; the text has passed `AMOUNT_PATTERN`."""
+    """Inverse of `amount`; the text must match `AMOUNT_PATTERN`."""
     return Fraction(text)
 
 
 def parse_rational(text: str | float | Fraction) -> Fraction:
-    """Parse a positive rational from what a person writes: 1, "1", "0.3", "1/30".
+    """Parse a positive rational that a person wrote: 1, "1", "0.3", "1/30".
 
     The length is bounded before parsing, so that "1e999999999" costs nothing. A float is taken by its shortest decimal
     text (0.1 means one tenth); NaN and infinities are errors.
 
     Raises:
-        ConfigurationError: not a positive rational, or larger than 32 bits.
+        ConfigurationError: the value is not a positive rational, or it needs more than 32 bits.
     """
     return _parse(text if isinstance(text, str | int | float | Fraction) else str(text))
 
@@ -171,7 +170,7 @@ def shorten(
 
 
 def plus(augend: Fraction, addend: Fraction) -> Fraction:
-    """The exact sum, or the sum rounded up to the grid of 2^-64 if its denominator exceeds any honest one's."""
+    """The exact sum; rounded up to the grid of 2^-64 if its denominator exceeds `LONGEST_SUM`."""
     return shorten(augend + addend, longest=LONGEST_SUM)
 
 

@@ -1,7 +1,7 @@
-"""Encodes data frames as records: allowed values, missing values, labels as classes or numbers.
+"""Data frames are encoded as records here: values, missing values, and labels as classes or numbers.
 
-`curator_node.records.files` reads files. This module is apart from `protocol.records` so that a program that reads no
-records does not load a library of data frames.
+`curator_node.records.files` reads the files. A program that reads no records needs only `protocol.records`, which does
+not load a library of data frames.
 """
 
 import difflib
@@ -25,8 +25,8 @@ _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null, pl.Date, 
 class UnknownClassError(ConfigurationError):
     """A label that is none of the declared classes.
 
-    `likeness` says how the label differs from a similar class, to append to the error; "" if none is similar. It tells
-    a record's class, so only the steward may see it, on the steward's own machine.
+    `likeness` is a text to append to the error, which says how the label differs from a similar class; "" if none is
+    similar. It reveals a record's class, so only the steward may see it, on the steward's own machine.
     """
 
     def __init__(self, text: str, *, likeness: str = "") -> None:
@@ -41,14 +41,14 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
     nearer bound. An undeclared level becomes "other".
 
     Raises:
-        ConfigurationError: a column is absent, or holds text or infinity where numbers are declared. The text names
-            the column and the first offending row (counted from 1), never a value.
+        ConfigurationError: a column is absent, or one declared as numbers holds text or infinity. The error names the
+            column and the first offending row (counted from 1), never a value.
     """
     return encode_and_count_moved(frame, schema)[0]
 
 
 def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
-    """Encode as `encode_frame`; also count each numeric attribute's clipped values. The counts are private."""
+    """Encode a frame as `encode_frame`, and count each numeric attribute's clipped values. The counts are private."""
     require_columns([a.name for a in schema.attributes], frame.columns)
     numeric: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int16]] = []
@@ -80,10 +80,10 @@ def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
 
 
 def describe_absent(absent: Sequence[str], *, declared: Collection[str], there: Sequence[str]) -> str:
-    """Describe the absent columns, each with the nearest undeclared one, and list the columns that are there.
+    """Describe the absent columns, each with the nearest undeclared one, and list the columns that exist.
 
-    If no declared column is there, in any letter case, the file may lack a header. Its first record would then pass for
-    column names, so none is shown.
+    If no declared column exists, in any letter case, the file may lack a header, and its first record is taken for
+    column names. Then no column is shown.
     """
     folded = {name.strip().casefold(): name for name in there if name not in declared}
     header = any(name in there or name.strip().casefold() in folded for name in declared)
@@ -112,7 +112,7 @@ def _quoted(name: str) -> str:
 
 
 def encode_label_column(column: pl.Series, schema: Schema) -> NDArray[np.unsignedinteger]:
-    """Labels as the schema says, by `encode_labels` or `encode_numeric_labels`, with their errors."""
+    """Encode labels by `encode_labels` or `encode_numeric_labels`, as the schema says; raises what these raise."""
     if schema.label_bounds is None:
         return encode_labels(column, schema.classes)
     return encode_numeric_labels(column, schema.label_bounds)
@@ -122,8 +122,8 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
     """Labels as class indices, (n,) uint8.
 
     Raises:
-        ConfigurationError: a label is missing or is none of the classes; names the first row (counted from 1), no
-            value.
+        ConfigurationError: a label is missing or is none of the classes. The error names the first such row (counted
+            from 1), never a value.
     """
     texts = column_texts(column)
     _require_labels(texts, column.name)
@@ -158,12 +158,13 @@ def _likeness(label: str, classes: Sequence[str]) -> str:
 
 
 def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.uint16]:
-    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; values outside are clipped.
+    """Labels in steps of 2^-12 of their range, (n,) uint16 in 0 .. 4096; values outside the range are clipped.
 
-    This is the only rounding of a label: everything computed from it later is in whole numbers.
+    A label is rounded only here: everything computed from it later is in whole numbers.
 
     Raises:
-        ConfigurationError: a label is missing, infinite or no number; names the first row (counted from 1), no value.
+        ConfigurationError: a label is missing, infinite or no number. The error names the first such row (counted from
+            1), never a value.
     """
     lower, upper = bounds
     shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
@@ -171,7 +172,7 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
 
 
 def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:
-    """Numeric labels before rounding, (n,) float64, clipped to the bounds; errors as `encode_numeric_labels`."""
+    """Numeric labels before rounding, (n,) float64, clipped to the bounds; raises as `encode_numeric_labels`."""
     values = _numbers(column)
     _require_labels(pl.Series(values).fill_nan(None), column.name)
     return np.clip(values, *bounds)
@@ -192,7 +193,7 @@ def _require_labels(values: pl.Series, name: str) -> None:
 
 
 def _numbers(column: pl.Series) -> NDArray[np.float64]:
-    """The numbers as written, bounds ignored; NaN where missing."""
+    """The numbers as written, not clipped to bounds; NaN if missing."""
     if column.dtype == pl.String:
         texts = column_texts(column)
         values = texts.cast(pl.Float64, strict=False)
@@ -230,7 +231,7 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
 
 
 def column_texts(column: pl.Series) -> pl.Series:
-    """A column as trimmed text, null where missing; 1.0 and 1 are the same text "1".
+    """A column as trimmed text, null if missing; 1.0 and 1 both become "1".
 
     Raises ConfigurationError: the column holds lists, bytes or objects.
     """

@@ -1,4 +1,4 @@
-"""Records in the numeric form that partitions and hypotheses read. `record_frames` makes it from data frames."""
+"""Records in the numeric form that partitions and hypotheses read. `record_frames` makes them from data frames."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from protocol.schema import NumericAttribute, Schema
 
 MISSING_CODE = -1
-"""Code of a missing category; declared levels are 0 .. L-1 and L is "other"."""
+"""Code of a missing category. If L levels are declared, these have codes 0 .. L-1, and L is "other"."""
 LABEL_STEPS = 4096
-"""Grid steps of a numeric label's range: the grid is 2^-12 of it."""
+"""Number of grid steps in a numeric label's range."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Records:
 
     @cached_property
     def positions(self) -> dict[str, tuple[bool, int]]:
-        """Attribute -> whether it is numeric, and its column in `numeric` or `categorical`."""
+        """For each attribute, whether it is numeric, and its column in `numeric` or `categorical`."""
         positions: dict[str, tuple[bool, int]] = {}
         counts = [0, 0]
         for attribute in self.schema.attributes:

@@ -1,4 +1,4 @@
-"""Every reason for which a curator says no: one code and one constant sentence each.
+"""Every reason for which a curator refuses a request: one code and one constant sentence each.
 
 The sentence is a constant of the protocol, so that no text built from data can cross the wire.
 """
@@ -90,4 +90,4 @@ RETRIABLE = frozenset(
         RefusalCode.UNAVAILABLE,
     }
 )
-"""Refusals that may pass: the same request may still be answered, so it stays pending."""
+"""Codes of refusals that are not final: the same request may still be answered, so it stays pending."""

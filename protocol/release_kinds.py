@@ -1,6 +1,6 @@
-"""Release kinds: what is counted in a cell. In each, one record moves the numbers of its cell by exactly `steps` (L1).
+"""Release kinds: what is counted in a cell. One record moves the numbers of its cell by exactly S steps (L1).
 
-`steps` is 1 but for the last three kinds, where a plan states it.
+S is 1, except in the last three kinds, whose plan states it as `steps`.
 
 | kind | numbers per cell | replaces in the paper |
 |---|---|---|
@@ -12,10 +12,10 @@
 | squared_error | T, S n - T: T the sum of squared errors in steps of 1/S of their range | section 5: regression |
 | error_sums | T, A - T, S n - A: T of squared, A of absolute errors, each in steps of 1/S of its range | |
 
-In the last three a record adds whole numbers of its own to the columns, S in all, so its mass comes free, as in
-error_correct. They depend on that record and the query alone, and are computed in whole numbers. An error's share u of
-its range is at least u^2, so squared and absolute errors cost no more than either alone: u^2, u - u^2 and 1 - u add up
-to 1.
+U is the number of errors in the cell. In the last three kinds, a record adds whole numbers to the columns that add up
+to S, and that depend on this record and the query alone. So the number of records comes free, as in error_correct. An
+error that is a share u of its range adds u^2, u - u^2 and 1 - u of S to the columns of error_sums. They add up to 1, so
+squared and absolute errors cost no more than either alone.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def _and_rest(steps: int, sums: Counts) -> Counts:
 
 
 def _rounded(numerator: Counts, denominator: int) -> Counts:
-    """Numerator / denominator to the nearest whole number, halves upwards, in whole numbers throughout."""
+    """Round numerator / denominator to the nearest whole number, halves upwards, by whole-number arithmetic alone."""
     rounded: Counts = (2 * numerator + denominator) // (2 * denominator)
     return rounded
 
@@ -108,7 +108,7 @@ def _number(schema: Schema) -> bool:
 
 @dataclass(frozen=True)
 class ReleaseKind:
-    """One way to count. Exactly one of `of_errors`, `by_class` and `of_steps` says how."""
+    """One way to count, which exactly one of `of_errors`, `by_class` and `of_steps` computes."""
 
     columns: Callable[[Schema], int]  # numbers released per cell, given the schema
     wants_hypothesis: bool | None  # True where a hypothesis must be given, False where it must not, None where it may

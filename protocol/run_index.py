@@ -1,8 +1,8 @@
 """The index of a run: participants, every transcript and ledger, and the digest of every file.
 
-All learners of the run sign the index and vouch for every line, so one honest learner suffices to detect a later
-change. A signature does not prove whose key it is. If all learners lie, they can sign another index, which must still
-agree with what curators signed.
+All learners of the run sign the index, and each vouches for all of it, so one honest learner suffices to detect a later
+change. A signature does not prove whose key it is. If all learners lie, they can sign another index, but that must
+still agree with what curators signed.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ AGAIN = "again.json"
 SCHEMA = "schema.toml"
 MODELS = "models"
 LOCAL = "local"
-"""Folder for data about single records or this machine: in no index, and never passed on."""
+"""Folder for data about single records or this machine. No index lists it, and it is never passed on."""
 PREDICTIONS = "predictions"
 """Folder in `LOCAL`."""
 PROGRESS = ".progress"
@@ -42,7 +42,7 @@ SIGNATURES = "signatures.json"
 FIT, VALIDATION = 0, 1
 """Numbers of a learner's studies in one repeat."""
 GIVEN_UP = 2
-"""Number of the first study at a curator that was abandoned before any question."""
+"""Number of the first study that was abandoned at a curator before any question."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Hex64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{128}\Z")]
@@ -102,7 +102,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, Hex32]
 
     def keys(self) -> dict[tuple[Role, str, int], bytes]:
-        """(role, name, repeat) -> public key, of every participant."""
+        """The public key of every participant, by (role, name, repeat)."""
         return {
             (participant.role, participant.name, participant.repeat): bytes.fromhex(participant.key)
             for participant in self.participants
@@ -141,7 +141,7 @@ def decode_index(data: bytes, where: object) -> Index:
     """Read the index of the folder `where`.
 
     Raises:
-        FirstVersionError: ExPriL 0.1 wrote it.
+        FirstVersionError: ExPriL 0.1 wrote the index.
         ConfigurationError: it cannot be read.
     """
     try:
@@ -206,17 +206,17 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
 
 
 def is_listed(name: str) -> bool:
-    """Whether the index holds a file's digest: all files but page, index, signatures, `LOCAL` and `PROGRESS`.
+    """Whether the index holds a file's digest: all but page, index, signatures, and files in `LOCAL` and `PROGRESS`.
 
-    A digest of predictions for few records would reveal their labels to a search over all labels. `name` is the path
-    inside the run's folder, with "/" between its parts.
+    `LOCAL` has predictions: from a digest of those for a few records, a search over all labels would find their labels.
+    `name` is the path inside the run's folder, with "/" between its parts.
     """
     apart = (PAGE, f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}")
     return name not in apart and not name.startswith((f"{LOCAL}/", f"{PROGRESS}/"))
 
 
 def file_name(text: str) -> str:
-    """The text with characters replaced that a file name may not contain."""
+    """Replace the characters of a text that a file name may not contain."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
 
 
@@ -233,7 +233,7 @@ def encode_transcript(transcript: Transcript) -> bytes:
 def decode_transcript(data: bytes) -> Transcript:
     """The transcript of a stored file.
 
-    Raises ConfigurationError: it is no list of envelopes, or not written as such a list is.
+    Raises ConfigurationError: the file is no list of envelopes in the one encoding of such a list.
     """
     try:
         envelopes = msgspec.msgpack.decode(data, type=list[bytes])

@@ -1,4 +1,4 @@
-"""The schema of records: attributes, levels, bounds and label. The steward writes it, and it is public."""
+"""The schema of records: attributes, levels, bounds and label. The curator's steward writes it, and it is public."""
 
 import math
 from functools import cached_property
@@ -22,7 +22,7 @@ Description = Annotated[str, msgspec.Meta(max_length=2000)]
 
 
 class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="kind", forbid_unknown_fields=True):
-    """A number with public bounds; values outside are moved to the nearer bound before anything else."""
+    """A number with public bounds. Values outside them are moved to the nearer bound before anything else."""
 
     name: Name
     lower: float
@@ -98,7 +98,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @cached_property
     def level_codes(self) -> dict[str, dict[str, int]]:
-        """Categorical attribute -> declared level -> code. Built once, however many maps use it."""
+        """The code of each declared level of each categorical attribute. The table is made once."""
         return {
             attribute.name: {level: code for code, level in enumerate(attribute.levels)}
             for attribute in self.attributes
@@ -106,7 +106,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         }
 
     def differences(self, other: "Schema") -> list[str]:
-        """Names whose meaning differs between the two schemas, descriptions aside; empty if they are compatible."""
+        """Names whose meaning differs between the two schemas, descriptions aside; empty if none does."""
         mine, theirs = (
             {a.name: msgspec.structs.replace(a, description="") for a in s.attributes} for s in (self, other)
         )
@@ -117,7 +117,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def _check_texts(texts: tuple[str, ...], field: str) -> None:
-    """Refuse texts that no record can match, since records' texts are trimmed and some mean a missing value."""
+    """Raise ValueError for a text that no record can match: records' texts are trimmed, and some mean missing."""
     for text in texts:
         if text != text.strip() or text in MISSING_TEXTS:
             raise ValueError(f"{field} {text!r} can never occur: it has outer spaces, or means a missing value")

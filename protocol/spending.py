@@ -1,4 +1,4 @@
-"""What one study was charged by its receipts alone: the proven amount, and the largest possible one.
+"""What one study was charged, by its receipts alone: the proven amount, and the largest possible amount.
 
 Learner and auditor each compute it from the replies that they hold.
 """
@@ -12,12 +12,12 @@ from protocol.rationals import parse_amount
 from protocol.refusals import RefusalCode
 
 ROUNDING = Fraction(1, 2**64)
-"""Grid to which a learner's total is rounded up if its denominator is long; only then may it seem to fall."""
+"""Grid to which a learner's total is rounded up if its denominator is long. Only such a total may seem to fall."""
 
 
 @dataclass
 class Spending:
-    """The account of one study. A receipt that does not fit raises RemoteProtocolError, and nothing changes."""
+    """The account of one study. If a receipt does not fit, a method raises RemoteProtocolError and changes nothing."""
 
     claimed: Fraction = Fraction(0)  # what was accepted as the plan's cost
     as_planned: bool = True  # whether that is the plan's own cost
@@ -37,13 +37,13 @@ class Spending:
         return self.proven + self.uncertain
 
     def accept(self, message: StudyAccepted, receipt: Receipt, cost: Fraction | None) -> None:
-        """Record an acceptance at `cost`; None if the cost cannot be computed here."""
+        """Record that the plan was accepted; `cost` is its exact cost, or None if that cannot be computed here."""
         self._by_learner = self._check(receipt, Fraction(0), Fraction(0), Fraction(0))
         self.claimed = parse_amount(message.cost)
         self.as_planned = cost is None or cost == self.claimed
 
     def ask(self, sequence: int, cost: Fraction | None) -> None:
-        """Record a query at `cost`. If that is None, unknown here, its receipt's charge is trusted."""
+        """Record a query that was sent. If `cost` is None, unknown here, the charge in its receipt is trusted."""
         self._costs[sequence], self._waits = cost, True
         self.uncertain = self.claimed - self.proven if cost is None else cost
 
@@ -78,7 +78,7 @@ class Spending:
         return total_shown or free
 
     def _check(self, receipt: Receipt, charged: Fraction, total: Fraction, growth: Fraction) -> Fraction:
-        """The learner's total over all its studies, checked to have grown by at least this study's charge."""
+        """Check a receipt's amounts, and that the learner's total has grown by at least `growth`; return this total."""
         _require(parse_amount(receipt.charged) == charged, "receipt.charged", "the charge is not the query's cost")
         _require(parse_amount(receipt.spent_by_study) == total, "receipt.spent_by_study", "the total is not the sum")
         by_learner = parse_amount(receipt.spent_by_learner)

@@ -1,4 +1,4 @@
-"""Reads a user's TOML into a typed value, with errors that name the key and suggest the right one."""
+"""Users' TOML files are read into typed values here; errors name the key and suggest the right one."""
 
 import codecs
 import re
@@ -21,7 +21,8 @@ def decode_text(content: bytes, *, where: str) -> str:
     """Decode a user's text file as UTF-8, without a byte order mark; `where` names it in errors.
 
     Raises:
-        ConfigurationError: UTF-16, another encoding than UTF-8 (with its first line), or no text at all.
+        ConfigurationError: the bytes are UTF-16, another encoding than UTF-8 (the error names the line), or no text at
+            all.
     """
     fault = text_fault(content)
     if fault is not None:
@@ -31,7 +32,7 @@ def decode_text(content: bytes, *, where: str) -> str:
 
 
 class TextFault(NamedTuple):
-    """Why bytes are not UTF-8 text, without quoting them."""
+    """Why bytes are not UTF-8 text; the bytes are not quoted."""
 
     problem: str  # words that follow "the file"
     remedy: str  # what to do
@@ -39,7 +40,7 @@ class TextFault(NamedTuple):
 
 
 def text_fault(content: bytes) -> TextFault | None:
-    """The fault of bytes that are not UTF-8 text, with or without a byte order mark; None if they are."""
+    """Why the bytes are not UTF-8 text; None if they are, with or without a byte order mark."""
     if content.startswith(_UTF16_MARKS) or _looks_like_utf16(content):
         return TextFault("is UTF-16 text, not UTF-8", SAVE_AS_UTF8)
     try:
@@ -52,7 +53,7 @@ def text_fault(content: bytes) -> TextFault | None:
 
 
 def _looks_like_utf16(content: bytes) -> bool:
-    """Whether every other byte is zero, as in UTF-16 text of mostly ASCII letters without a mark."""
+    """Whether every other byte is zero, as in UTF-16 text of mostly ASCII letters without a byte order mark."""
     start = content[:_SAMPLE]
     return max(start[::2].count(0), start[1::2].count(0)) > len(start) // 4 > 0
 
@@ -60,8 +61,8 @@ def _looks_like_utf16(content: bytes) -> bool:
 def read_toml(text: str, kind: type[T], *, where: str) -> T:
     """Parse TOML as `kind`, a msgspec Struct with `forbid_unknown_fields`; `where` names the text in errors.
 
-    Raises:
-        ConfigurationError: not TOML, a misspelt key (with a suggestion), a missing key or a wrong value.
+    Raises ConfigurationError: the text is not TOML, a key is unknown (a similar one is suggested) or missing, or a
+    value is wrong.
     """
     try:
         data = tomllib.loads(text)
@@ -73,7 +74,7 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
 
 
 def convert(data: Any, kind: type[T], *, where: str) -> T:
-    """Convert parsed data, with the errors of `read_toml`."""
+    """Convert parsed data to `kind`; raises as `read_toml`."""
     _check_keys(data, kind, data, (), where)
     try:
         return msgspec.convert(data, kind, strict=True)
@@ -88,7 +89,7 @@ def suggest(word: str, words: list[str]) -> str:
 
 
 def _check_keys(data: Any, kind: Any, document: Any, path: Path, where: str) -> None:
-    """Walk `data` and `kind` together; raise at the first unknown key or tag."""
+    """Walk through `data` and `kind` together; raise ConfigurationError at the first unknown key or tag."""
     options = options_of(kind)
     if isinstance(data, list | tuple):
         inner = next((get_args(option) for option in options if get_origin(option) in (list, tuple)), ())

@@ -34,7 +34,7 @@ _REPLIES: dict[type[Message], type[Message]] = {StudyProposal: StudyAccepted, Qu
 
 
 class ReplayError(ExprilError):
-    """A transcript does not prove what it claims; the text says what is wrong and at which envelope."""
+    """A transcript does not prove what it claims; the error says what is wrong, and at which envelope."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Replay:
 
     @property
     def not_installed(self) -> tuple[str, ...]:
-        """Kinds in the plan that are not installed here, so that their costs are not checked."""
+        """Kinds in the plan that are not installed here; their costs are not checked."""
         return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
 
     @property
@@ -133,8 +133,8 @@ class Replay:
         """Check the next envelope: signature, order, plan, exact cost and receipt.
 
         Raises:
-            ReplayError: anything is wrong.
-            RemoteProtocolError: the bytes are no envelope, a signature is wrong, or what was answered breaks the
+            ReplayError: the envelope does not fit the study so far, or its receipt is wrong.
+            RemoteProtocolError: the bytes are no envelope, a signature is wrong, or the answered request breaks the
                 plan or the card.
         """
         self._position += 1
@@ -212,7 +212,7 @@ class Replay:
             raise ReplayError(f"envelope {self._position}: {TYPE_NAMES[type(message)]} is no reply of a study")
 
     def _feed_repeat(self, data: bytes, message: Message) -> None:
-        """Check another reply to an answered request: the same reply again, or a refusal that retracts nothing."""
+        """Check another reply to an answered request: it must be the same reply, or a refusal that retracts nothing."""
         if message.answers not in self._ruled_out:
             is_known = message.answers in self._answers
             self._require(is_known, "the reply answers another request")
@@ -269,7 +269,7 @@ class Replay:
             self._pending = None
 
     def _cost(self, sequence: int) -> Fraction | None:
-        """Exact cost of a query; 0 beyond the plan, where a curator can only refuse; None if it is not computable."""
+        """Exact cost of a query; 0 if it is beyond the plan, so that it can only be refused; None if unknown here."""
         if self._turns is None or self.card is None:
             return None
         if not 1 <= sequence <= len(self._turns):
@@ -277,7 +277,7 @@ class Replay:
         return self.kinds.charge(self._turns[sequence - 1], self._past, self.card.most_records_per_unit)
 
     def _check_release(self, message: Release, query: Message, plan: Plan, card: Card) -> None:
-        """Check that a query was planned and answered as asked; only planned, if its kind is not installed."""
+        """Check that a query was planned and, if its kind is installed, that the release answers it."""
         self._require(query.sequence <= len(self._places), "more releases than planned queries")
         name = plan.head(self._places[query.sequence - 1][0]).kind
         if isinstance(query, Query):

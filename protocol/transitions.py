@@ -1,6 +1,6 @@
 """The states of a study and every lawful step, in one table that both sides use.
 
-Curator and learner both drive it with the messages that they send and receive. An unlawful step raises and
+Curator and learner both look up there each message that they send or receive. An unlawful step raises an error, and
 changes nothing.
 """
 
@@ -10,7 +10,7 @@ from protocol.errors import LocalProtocolError
 
 
 class State(StrEnum):
-    """Where a study stands."""
+    """The state of a study."""
 
     NEW = "new"
     PROPOSED = "proposed"
@@ -23,10 +23,10 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What moves a study: a message, or the expiry of its reservation.
+    """An event that changes the state of a study: a message, or the expiry of its reservation.
 
-    Only a final refusal (`Refusal.final`) is an event; any other leaves the study where it is. After a final refusal of
-    its proposal a study is over: a new proposal is a new study with its own identity.
+    Among refusals, only a final one (`Refusal.final`) is an event; the others change no state. A final refusal of the
+    proposal ends the study: a new proposal is a new study with its own identity.
     """
 
     PROPOSAL = "study_proposal"
@@ -57,7 +57,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 
 
 def advance(state: State, event: Event) -> State:
-    """The state after `event`. Raises LocalProtocolError: the step is not lawful in `state`."""
+    """The state after `event`. Raises LocalProtocolError: `event` is not lawful in `state`."""
     after = TRANSITIONS[state].get(event)
     if after is None:
         lawful = ", ".join(TRANSITIONS[state]) or "nothing"
