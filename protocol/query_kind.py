@@ -86,8 +86,7 @@ class QueryKind(ABC):
 
     @abstractmethod
     def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError if a curator with these terms would refuse a query; `field` is its path in
-        errors."""
+        """Raise RemoteProtocolError if a curator with these terms would refuse a query; `field` names it in errors."""
 
     @abstractmethod
     def cost(self, planned: Any, most_records_per_unit: int) -> Fraction:
