@@ -1,9 +1,9 @@
-"""What an auditor knows of each query kind, in one file a kind; nothing here attacks.
+"""An auditor's knowledge of each query kind, in one file for each. Nothing here attacks.
 
 * `kind_audit`: what an auditor can know of a kind
 * `invented`: records that are made up, and pairs of neighbouring sets of them
 * `answer_path`: a question, its registered answerer, and all numbers that come back
-* `exact`: worst-case loss by enumeration; where noise is drawn in shares, some of which may be known, too
+* `exact`: worst-case loss by enumeration, also for noise in shares, some of which may be known
 """
 
 from expril.audit.kinds.blog_holdout import BlogHoldoutAudit
@@ -24,4 +24,4 @@ AUDITED_KINDS = AuditedKinds(
     ModelAudit(),
     StatisticAudit(),
 )
-"""What an audit knows unless it is given others."""
+"""The kinds that an audit knows by default."""

@@ -1,7 +1,7 @@
-"""The way of an answer: the registered answerer on invented records, with the noise that a curator draws.
+"""A question, its registered answerer on invented records with a curator's noise, and all that comes back.
 
-An answer may take several turns; all their numbers together are what the game is played on. Whoever asks leads a
-question through its turns, of one curator, or of several together. No query kind is named.
+An answer may take several turns; the game is played on the numbers of all turns together. A question is led through its
+turns, with one curator or several together. No query kind is named.
 """
 
 import secrets
@@ -29,17 +29,17 @@ from protocol.query_kind import Kinds, KindTerms, Past, QueryKind, Question, Tur
 Answer = Callable[[int, int, bytes], bytes]
 """(number of the turn, place of the curator, body) -> what it releases."""
 Body = Callable[[Turn, bytes], Any]
-"""(turn, what was asked in it) -> the checked body."""
+"""(turn, its encoded body) -> the checked body."""
 
 
 def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None = None) -> Lead:
-    """Who leads a question: the example's own company, or the bodies that it has, asked in order.
+    """Return the lead of a question: that of the example's company, or one that asks its bodies in order.
 
     Args:
-        kind: of the question.
+        kind: the question's kind.
         example: the question.
-        asking: how it is asked.
-        body: reads a turn's body, for who has read it before; None reads it anew.
+        asking: who asks it, and how many times.
+        body: reads a turn's body, such as from a cache; None reads it anew.
     """
     if example.company is not None:
         return example.company.lead(asking)
@@ -49,7 +49,7 @@ def lead_of(kind: QueryKind, example: Example, asking: Asking, body: Body | None
 
 
 def collect(lead: Lead, answer: Answer) -> Observation:
-    """Go through all turns; what was seen of them."""
+    """Go through all turns, and return what was seen of them."""
     number, bodies = 0, next(lead)
     while True:
         replies = {place: answer(number, place, body) for place, body in bodies.items()}
@@ -62,7 +62,7 @@ def collect(lead: Lead, answer: Answer) -> Observation:
 
 @lru_cache(maxsize=4)
 def _query_of(ask: Callable[[int], AuditQuery], copies: int) -> AuditQuery:
-    """A long question is put together once, not for every draw."""
+    """Make a question; a long one is not made again for every draw."""
     return ask(copies)
 
 
@@ -79,14 +79,14 @@ def _in_order(kind: QueryKind, example: Example, asking: Asking, read: Body) -> 
 
 Numbers = NDArray[np.number[Any]]
 Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
-"""Makes a curator's records of invented ones."""
+"""(units of invented records, question) -> a curator's data set of them."""
 
 LEARNER = bytes(32)
-"""Who asks: nobody."""
+"""The learner's public key in questions of an audit; nobody has it."""
 MOST_READ = 8
-"""Bodies that are kept as they were read."""
+"""Number of checked bodies that are cached."""
 FAILED = np.iinfo(np.int32).min
-"""Stands in every place of an answer that failed, or came in another length: whoever asks sees that."""
+"""Stands in every place of an answer that failed or has another length, since a learner sees that."""
 
 
 @dataclass
@@ -111,27 +111,27 @@ class NoNoise:
         law: DiscreteLaplace,
         stamp: Stamp,
     ) -> NDArray[np.int64]:
-        """The exact numbers, or what was given to be released instead; the call is remembered."""
+        """Return the exact numbers, or those to be released instead, and record the call."""
         self.calls.append((exact.copy(), law))
         return self.released[len(self.calls) - 1] if len(self.calls) <= len(self.released) else exact
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """Zeros; the call is remembered."""
+        """Return zeros, and record the call."""
         self.calls.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
         return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """Zeros; the call is remembered."""
+        """Return zeros, and record the call."""
         self.calls.append((np.zeros(size, np.int64), None))
         return np.zeros(size)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
-        """The index of the largest score; the call is remembered."""
+        """Return the index of the largest score, and record the call."""
         self.chosen.append((scores.copy(), law))
         return int(scores.argmax())
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """The same bytes each time, so that two sets of records are compared under the same luck."""
+        """Return the same bytes each time, so that two sets of records are compared with the same randomness."""
         self.own_sampler = True
         return np.random.default_rng(0).bytes
 
@@ -150,10 +150,10 @@ class AnswerPath:
 
     @cached_property
     def planned(self) -> Planned:
-        """The question as it is planned.
+        """The planned question.
 
         Raises:
-            RemoteProtocolError: a curator would not accept it.
+            RemoteProtocolError: a curator would not accept the question.
         """
         planned: Planned = self.example.ask(self.copies).planned
         self.answerer.kind.check_planned(planned)
@@ -161,37 +161,37 @@ class AnswerPath:
 
     @property
     def claimed(self) -> Fraction:
-        """Exact epsilon of one of the copies: what the whole query costs, shared among them."""
+        """The exact epsilon of each copy: the cost of the whole query, divided by their number."""
         return self.kinds.cost(self.planned, self.example.most_records_per_unit) / self.copies
 
     @cached_property
     def seats(self) -> tuple[Seat, ...]:
-        """As whom the answerer answers: a curator with a key of its own, or all of the example's."""
+        """The curators as which the answerer answers: one with a key of its own, or all of the example's company."""
         company = self.example.company
         keys = (SigningKey.generate(),) if company is None else company.curators
         return tuple(Seat.of(key, LABEL, LEARNER, self.entropy) for key in keys)
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The answerer's kind alone."""
+        """A table of kinds that holds only the answerer's."""
         return Kinds(self.answerer.kind)
 
     @cached_property
     def bystander(self) -> PrivateDataset:
-        """The records of other curators that answer: one, which whoever asks knows."""
+        """The records of each other curator that answers: one plain record, which the adversary knows."""
         return dataset_of(((plain_record(self.example.schema),),), self.example)
 
     def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
-        """All numbers that one call gives away, over all turns: (copies, k)."""
+        """Return all numbers that one call reveals, over all turns: (copies, k)."""
         return self.charged_answer(dataset, noise)[0]
 
     def charged_answer(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Numbers, Fraction]:
-        """The same, and what its turns are charged together, which may depend on what they release."""
+        """Return the numbers of `answer`, and the charge of all turns, which may depend on their releases."""
         observation, charged = self.observe(dataset, noise)
         return np.hstack(observation) if observation.hidden.size else observation.numbers, charged
 
     def observe(self, dataset: PrivateDataset, noise: NoiseSource) -> tuple[Observation, Fraction]:
-        """What one call gives away, with what is hidden apart, and what its turns are charged at the first curator."""
+        """Return what one call reveals, with masked numbers apart, and the charge of all turns at the first curator."""
         kind, bound = self.answerer.kind, self.example.most_records_per_unit
         past: list[list[Past]] = [[] for _ in self.seats]
         states, charges = [b"" for _ in self.seats], []
@@ -215,19 +215,19 @@ class AnswerPath:
         return observation, sum(charges, Fraction(0))
 
     def exact(self, units: tuple[Unit, ...], released: Sequence[NDArray[np.int64]] = ()) -> tuple[Numbers, NoNoise]:
-        """What would be told without noise, (copies, k), and where noise would have come in; see `NoNoise`."""
+        """Return the numbers without noise, (copies, k), and the calls for noise that were made."""
         noise = NoNoise(released=released)
         return self.observe(self.hold(units, self.example), noise)[0].numbers, noise
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
-        """`number` draws of one copy's numbers, (number, width), with real noise.
+        """Draw the numbers of one copy several times with real noise: (number, width).
 
-        An answer that fails, or that has another length, is a draw like any other: `FAILED` throughout.
+        An answer that fails, or that has another length, counts as a draw in which every number is `FAILED`.
         """
         return self.charged_draws(units, number, width)[0]
 
     def charged_draws(self, units: tuple[Unit, ...], number: int, width: int) -> tuple[Numbers, NDArray[np.object_]]:
-        """The same, and the exact charge of each, (number,)."""
+        """Return the draws of `draws`, and the exact charge of each, (number,)."""
         dataset, noise = self.hold(units, self.example), self.noise()
         failure = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
         rows, charges = [], []
@@ -241,7 +241,7 @@ class AnswerPath:
         return np.concatenate(rows)[:number], np.array(charges[:number], object)
 
     def width(self, pair: Neighbours) -> int:
-        """How many numbers one copy releases; 1 where it never releases any."""
+        """Return how many numbers one copy releases; 1 if it never releases any."""
         for units in pair.sets:
             with suppress(Exception):
                 return int(self.answer(self.hold(units, self.example), NoNoise()).shape[1])
@@ -252,7 +252,7 @@ class AnswerPath:
         return {}
 
     def _body(self, turn: Turn, data: bytes) -> Any:
-        """The checked body of a turn; of those read last, the same once more."""
+        """Return the checked body of a turn. The bodies that were read last are cached."""
         if (turn.number, data) not in self._read:
             if len(self._read) >= MOST_READ:
                 self._read.clear()

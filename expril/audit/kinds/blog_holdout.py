@@ -1,15 +1,15 @@
-"""The `blog_holdout` query: the reusable holdout as a blog told it. Not private as claimed: a control of the audit.
+"""The `blog_holdout` query: a blog's version of the reusable holdout, less private than claimed; a control.
 
 No curator and no learner has it in its tables.
 
-`diffPrivMethod` of Zumel's "A simpler explanation of differential privacy" (2015): where the scores on the holdout and
-on the training records differ by at most eps / 2, it answers the training score with Laplace noise of scale eps / 2,
-else the holdout score with Laplace noise of scale eps; there is no budget. A score is a ratio over the exact number of
-records.
+It is `diffPrivMethod` of Zumel's "A simpler explanation of differential privacy" (2015). If the scores on the holdout
+and on the training records differ by at most eps / 2, it answers the training score with Laplace noise of scale eps /
+2, else the holdout score with Laplace noise of scale eps. There is no budget. A score is a ratio over the exact number
+of records.
 
-What it claims is what its reader would: a mean over n records moves by 1 / n, so noise of scale eps makes an answer
-cost c / (n eps). A claim may not depend on the private n, so n is stated in the plan. What it costs in truth is in
-docs/holdout.md: the comparison has no noise, and whether it was close can be read off the width of the noise.
+It claims what a reader would: a mean over n records moves by 1 / n, so with noise of scale eps an answer costs c / (n
+eps), with the contribution bound c. A claim may not depend on the private n, so the plan states n. The true cost is in
+docs/holdout.md: the comparison has no noise, and the width of the noise shows whether it was close.
 """
 
 import math
@@ -37,7 +37,7 @@ RELEASE_BYTES = 32
 
 
 class PlannedBlogHoldout(Planned, frozen=True, tag="blog_holdout", kw_only=True):
-    """Future questions."""
+    """A plan for future questions."""
 
     turns: Turns = 1  # questions; the blog has no end of them
     tolerance: Rational  # the blog's eps; half of it is the tolerance, and the scale of the noise in a training score
@@ -46,7 +46,7 @@ class PlannedBlogHoldout(Planned, frozen=True, tag="blog_holdout", kw_only=True)
 
 
 class BlogHoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a curator limits: most parameters of a hypothesis."""
+    """A curator's limits: the most parameters of a hypothesis."""
 
     parameters: Positive = 2_000_000
 
@@ -82,7 +82,7 @@ class BlogHoldout(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", limit)
 
     def cost(self, planned: PlannedBlogHoldout, most_records_per_unit: int) -> Fraction:
-        """What is claimed, not the truth: turns c / (n eps); RemoteProtocolError(BAD_PLAN) beyond 32 bits."""
+        """Return the claimed, not the true cost: turns c / (n eps); RemoteProtocolError(BAD_PLAN) beyond 32 bits."""
         value = Fraction(planned.turns * most_records_per_unit, planned.records) / planned.tolerance.fraction
         if value.numerator > MOST or value.denominator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries", "a cost of at most 32 bits")
@@ -103,7 +103,7 @@ class BlogHoldout(QueryKind):
         return body
 
     def work(self, question: Question, round_size: int | None) -> int:
-        """Work of a question, in the unit of `protocol.limits`."""
+        """Return the work of a question, in the unit of `protocol.limits`."""
         body: BlogHoldoutBody = question.body
         hypotheses = [item for item in (body.hypothesis, body.baseline) if item is not None]
         per_record = sum(RECORD_COST + item.multiply_adds() for item in hypotheses)
@@ -111,23 +111,23 @@ class BlogHoldout(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """Bytes of a release; all have the same length."""
+        """Return the length of a release in bytes; all have the same."""
         return RELEASE_BYTES
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """(1,) float64: the score; raises as `score_of`."""
+        """Return the score, (1,) float64; raises as `score_of`."""
         return np.array([score_of(data)])
 
     def precision(self, planned: PlannedBlogHoldout, unit: PrivacyUnit) -> str:
-        """None is promised."""
+        """Return None, as no precision is promised."""
         return f"{planned.turns} scores; nothing limits what they tell of a record"
 
     def private(self, limits: BlogHoldoutLimits) -> bool:
-        """Never."""
+        """Return False, as no such query is private."""
         return False
 
     def private_planned(self, planned: PlannedBlogHoldout) -> bool:
-        """Never."""
+        """Return False, as no such query is private."""
         return False
 
 
@@ -135,7 +135,7 @@ BLOG_HOLDOUT = BlogHoldout()
 
 
 def score_of(data: bytes) -> float:
-    """The released score; RemoteProtocolError(MALFORMED) where there is none."""
+    """Return the released score; RemoteProtocolError(MALFORMED) if there is none."""
     score = decode(data, BlogHoldoutRelease, field="release").score
     if math.isnan(score):
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.score", "a number")
@@ -143,12 +143,12 @@ def score_of(data: bytes) -> float:
 
 
 class BlogHoldoutAudit(KindAudit):
-    """The blog's holdout: a claim, not a cost."""
+    """The auditor's half of the blog's holdout, whose cost is only a claim."""
 
     kind = BLOG_HOLDOUT
 
     def view_planned(self, planned: PlannedBlogHoldout, most_records_per_unit: int) -> dict[str, Any]:
-        """What its claim is made of; a contribution bound of 0 stands for one that is not known."""
+        """Show the parts of the claim. A contribution bound of 0 stands for an unknown one."""
         c, eps = most_records_per_unit, planned.tolerance.fraction
         claim = Fraction(planned.turns * c, planned.records) / eps
         formula = f"claimed, not true: turns c / (n eps) = {planned.turns} * {c or 'c'} / ({planned.records} * {eps})"
@@ -162,7 +162,7 @@ class BlogHoldoutAudit(KindAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """What is scored, and the score on the learner's own records."""
+        """Show the hypothesis, and its score on the learner's own records."""
         body = decode(data, BlogHoldoutBody)
         return {
             "hypothesis": type(body.hypothesis).__name__,
@@ -171,5 +171,5 @@ class BlogHoldoutAudit(KindAudit):
         }
 
     def view_release(self, data: bytes) -> list[str]:
-        """The score; raises RemoteProtocolError where it is no release."""
+        """Return the score as text; RemoteProtocolError if the bytes are no release."""
         return [str(score_of(data))]

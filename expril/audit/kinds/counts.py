@@ -1,7 +1,7 @@
 """Questions of `counts` for an auditor: two of each release kind, one short and one with every kind of partition.
 
-The short one has few numbers, since exact noise takes its time and 10^5 draws are wanted. The wide one asks where a
-record's cell or prediction hangs on the last bit: ties of logits, centres and projections, edges at records.
+The short one has few numbers, since exact noise is slow and 10^5 draws are wanted. In the wide one a record's cell or
+prediction depends on the last bit: ties of logits, centres and projections, and edges at records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 from simulations.paper_ratio import PRINTED_COUNTS
 
 STEP = 1 / STEPS
-"""Of the grid on which points lie."""
+"""Step of the grid on which points lie."""
 COPIES = 500
-"""Questions of one query: a call costs as much as thirty numbers, and more copies gain nothing."""
+"""Copies of the question in one query. A call takes as long as thirty numbers, and more copies gain nothing."""
 WIDE_COPIES = 20
 LABEL_STEPS_ASKED = 4
 """Steps S of a numeric label."""
@@ -64,10 +64,10 @@ _VALUES: dict[str, tuple[Value, ...]] = {
     "s": ("a", "b", " a", "A", "neither", ""),
 }
 _NUMBERS: tuple[Value, ...] = (4.0, 0.25, 1.5, 1.0 + 1.25, float(np.nextafter(9.0, 10.0)), 1e9, -1e9)
-"""Labels that are numbers: the middle of the range, halves of a step, outside of the bounds."""
+"""Numeric labels: the middle of the range, halves of a step, and values outside of the bounds."""
 
 _EDGE = Mlp.of(_MAP, [(np.array([[1.0, 0.0, 0.0]]), np.array([-1.0]))])
-"""The logit x - 1: not above 0 at x = 1, where the missing ones are put, too."""
+"""The logit x - 1, which is not above 0 at x = 1; missing values are put there, too."""
 _CANCELLING = Mlp.of(
     _MAP,
     [
@@ -75,13 +75,13 @@ _CANCELLING = Mlp.of(
         (np.array([[1 / 64, -1 / 64, -1.0]]), np.array([-STEP])),
     ],
 )
-"""Large terms that cancel: the logit's sign hangs on single steps of the grid."""
+"""Large terms that cancel, so that the logit's sign depends on single steps of the grid."""
 
 _SHORT: tuple[Partition, ...] = (
     FeatureBins("x", ()),
     NearestCentre.of(_MAP, np.array([[1.0, 0.0, 1.0]])),
 )
-"""Those that are missing and those that are not, and all: three cells, two partitions."""
+"""Two partitions: by whether the value is missing, and a single cell for all."""
 _WIDE: tuple[Partition, ...] = (
     FeatureBins("x", (-4.0, 1.0, float(np.nextafter(1.0, 2.0)))),
     FeatureBins("s", ()),
@@ -94,7 +94,7 @@ _WIDE: tuple[Partition, ...] = (
 
 
 def examples_of(release: str) -> Sequence[Example]:
-    """The questions for a release kind; none for one that fits no label known here."""
+    """Return the questions for a release kind; none if no label here fits it."""
     kind = RELEASE_KINDS[release]
     fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
     if not fitting:
@@ -116,7 +116,7 @@ def examples_of(release: str) -> Sequence[Example]:
 
 
 def shortest_of(release: str) -> Example | None:
-    """The question that is asked and counted fastest: two cells, units of two records."""
+    """Return the question that is asked and counted fastest: two cells, units of two records."""
     kind = RELEASE_KINDS[release]
     fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
     about = "those with a value and those without, in units of two records"
@@ -151,7 +151,7 @@ def _example(
 def _asking(
     release: str, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None, steps: int, bound: int
 ) -> Callable[[int], AuditQuery]:
-    """Each time at a cost of 1."""
+    """Make the query of a number of copies, each at a cost of 1."""
     scale = Rational(bound * len(partitions) * steps, 1)
     most = 2**20 if RELEASE_KINDS[release].ranged else None
 
@@ -163,26 +163,26 @@ def _asking(
 
 
 class CountsAudit(KindAudit):
-    """Counts: cost c m S / scale."""
+    """The auditor's half of `counts`. Its cost is c m S / scale: c records of a unit, m partitions, S label steps."""
 
     kind: ClassVar[QueryKind] = PRINTED_COUNTS  # whoever audits a simulation meets the printed release, too
 
     def laws(self, planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
-        """M releases that one unit moves by c S each; None for ratios, whose cost is a claim.
+        """Return m releases that one unit moves by c S each; None for ratios, whose cost is only a claim.
 
-        In each partition a unit moves the numbers by at most c S in L1, however it is spread over cells. No spread
-        tells more than one number moved by all of it: docs/counts.md.
+        In each partition a unit moves the numbers by at most c S in L1. Spreading this over cells reveals no more than
+        moving one number by all of it: docs/counts.md.
         """
         if not self.kind.private_planned(planned):
             return None
         return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """By release kind; those that are not private as claimed are none of them."""
+        """Return questions by release kind, without kinds that are not private as claimed."""
         return {name: examples_of(name) for name in RELEASE_KINDS}
 
     def view_planned(self, planned: PlannedCounts, most_records_per_unit: int) -> dict[str, Any]:
-        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""
         scale, c = planned.scale.fraction, most_records_per_unit
         cost = Fraction(c * planned.partitions * planned.steps) / scale if c else None
         formula = f"c m S / scale = {c or 'c'} * {planned.partitions} * {planned.steps} / ({scale})"
@@ -197,7 +197,7 @@ class CountsAudit(KindAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """Partitions by kind, the hypothesis, and the number of cells."""
+        """Show the partitions by kind, the hypothesis, and the number of cells."""
         body = decode(data, CountsBody)
         names = [type(partition).__name__ for partition in body.partitions]
         view: dict[str, Any] = {
@@ -212,6 +212,6 @@ class CountsAudit(KindAudit):
         return view
 
     def view_release(self, data: bytes) -> list[str]:
-        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        """Return the released numbers as text; RemoteProtocolError if the bytes are no release."""
         body = decode(data, CountsRelease)
         return unpacked(body.counts, "q") if body.counts else unpacked(body.ratios, "d")

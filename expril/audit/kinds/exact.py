@@ -1,13 +1,12 @@
 """Worst-case privacy loss by enumeration: no sampling, and no formula for the loss.
 
-Independent numbers of a vector lose separately: over all outputs together, the largest logarithm of two joint chances'
-ratio is the sum of the largest ones of each number. What is enumerated is the law that the noise library is given: a
-discrete Laplace of the smallest float64 scale that is not below the stated one. Of a choice among whole scores, all
-that can be chosen is enumerated.
+The losses of independent numbers of a vector add up: the largest log ratio of two joint probabilities is the sum of
+each number's largest. The enumerated law is that of the noise library: discrete Laplace of the smallest float64 scale
+that is not below the stated one. Of a choice by whole scores, all possible choices are enumerated.
 
-Noise may be drawn in shares, and somebody may know some of them. A share of h is the difference of two negative
-binomials of shape 1/h (`protocol.noise_shares`). Shapes of independent shares add up, so s unknown shares of h have
-shape s/h together. Below shape 1 the noise has a peak at 0 that tells.
+Noise may be drawn in h shares, of which colluders know some. A share is the difference of two negative binomials of
+shape 1/h (`protocol.noise_shares`). The shapes of independent shares add up, so s unknown shares have shape s/h
+together. Below shape 1 the noise has a revealing peak at 0.
 """
 
 import decimal
@@ -34,11 +33,11 @@ from protocol.noise_shares import LaplaceShares
 from protocol.plans import Plan
 
 AGREEMENT = 1e-9
-"""An exact loss is the claim where it differs by no more than this."""
+"""An exact loss equals the claim if it differs by no more than this."""
 ROUNDING = 1e-12
-"""By so much of itself an exact loss may lie above the claim: it is computed in floats."""
+"""Relative excess of an exact loss over the claim that is allowed, since it is computed in floats."""
 DECAYS = 80
-"""A table reaches so many scales beyond the shift: less than 10^-34 lies outside."""
+"""Scales that a table reaches beyond the shift; less than 10^-34 lies outside."""
 MOST_PLACES = 2_000_000
 LEAST_LOG = 700
 """exp(-700) is still a float of full precision."""
@@ -47,26 +46,26 @@ DIGITS = decimal.Context(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
 @dataclass(frozen=True)
 class Table:
-    """Chances of whole numbers."""
+    """Probabilities of whole numbers."""
 
     lowest: int  # the first of them
     chances: NDArray[np.float64]  # (n,) float64, of `lowest`, `lowest` + 1, and so on
     beyond: float  # at most this much lies outside of the table
 
     def plus(self, other: "Table") -> "Table":
-        """The law of the sum of two independent numbers; sums of positive products, so no digits are lost."""
+        """Return the law of the sum of independent numbers. Only positive products are added, so no digits are lost."""
         chances = np.convolve(self.chances, other.chances)
         return Table(self.lowest + other.lowest, chances, self.beyond + other.beyond)
 
     def minus(self, other: "Table") -> "Table":
-        """The law of the difference of two independent numbers."""
+        """Return the law of the difference of two independent numbers."""
         highest = other.lowest + len(other.chances) - 1
         return self.plus(Table(-highest, other.chances[::-1], other.beyond))
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The largest loss, over the outputs that were enumerated."""
+    """The largest loss over the outputs that were enumerated, in each direction."""
 
     first: float  # largest ln of P(output | first) / P(output | second)
     second: float  # the other way round
@@ -79,7 +78,7 @@ class Loss:
 
 
 def loss_of_shift(table: Table, shift: int) -> Loss:
-    """Loss of a number that noise of this law is added to, between two inputs that differ by `shift`.
+    """Return the loss of a number with noise of this law, between two inputs that differ by `shift`.
 
     Raises:
         ConfigurationError: the table is shorter than the shift.
@@ -98,10 +97,10 @@ def loss_of_shift(table: Table, shift: int) -> Loss:
 
 @lru_cache(maxsize=64)
 def laplace_table(scale: Fraction, shift: int) -> Table:
-    """The discrete Laplace law of a scale, as far as a shift needs, from the product's own `log_pmf`.
+    """Tabulate the discrete Laplace law of a scale, as far as a shift needs it, by the product's own `log_pmf`.
 
     Raises:
-        ConfigurationError: that would be too many places.
+        ConfigurationError: the table would be too long.
     """
     reach = _reach(scale, shift)
     law = DiscreteLaplace(scale)
@@ -111,7 +110,7 @@ def laplace_table(scale: Fraction, shift: int) -> Table:
 
 @lru_cache(maxsize=64)
 def loss_by_definition(scale: Fraction, shift: int) -> float:
-    """The same loss from the definition alone, exp(-|k| / scale) over the sum of all, in 60 decimal digits."""
+    """Return the loss by the definition alone, exp(-|k| / scale) over its sum, in 60 decimal digits."""
     span = abs(shift)
     reach = _reach(scale, shift) + span
     with decimal.localcontext(DIGITS):
@@ -126,7 +125,7 @@ def loss_by_definition(scale: Fraction, shift: int) -> float:
 
 
 def _reach(scale: Fraction, shift: int) -> int:
-    """How far a table goes: as far as counts, but not to where a float is 0."""
+    """Return how far a table goes: as far as matters, but not to where a float is 0."""
     reach = abs(shift) + 2 + math.ceil(DECAYS * scale)
     if reach > MOST_PLACES:
         raise ConfigurationError(f"noise of scale {scale} is too wide to be enumerated; take one below 10^4")
@@ -147,7 +146,7 @@ class Enumerated:
     why_not: str = ""  # why there is none, in words; "" where there is one
 
     def passes(self, claimed: Fraction) -> bool:
-        """Whether the loss is above a claim, rounding aside, or the two computations disagree."""
+        """Whether the loss exceeds a claim by more than rounding, or the two computations disagree."""
         if self.loss is None or self.by_table is None:
             return False
         above = Fraction(self.loss) > claimed * (1 + Fraction(ROUNDING))
@@ -155,10 +154,10 @@ class Enumerated:
 
 
 def enumerate_loss(path: AnswerPath, pair: Neighbours) -> Enumerated:
-    """The worst-case loss between two sets of records, from what the answerer asks its noise source for.
+    """Compute the worst-case loss between two sets of records, from what the answerer asks of its noise source.
 
-    Only where each released number is one exact number with noise of its own: one turn, no state. Of sums that several
-    curators' noise is in, see `enumerate_sum`.
+    This needs releases in which each number is one exact number with noise of its own, in one turn and without state.
+    For sums with several curators' noise see `enumerate_sum`.
     """
     kind = path.answerer.kind
     if kind.looks_back or kind.state_bytes or len(Plan.of([path.planned]).places) > 1:
@@ -182,7 +181,7 @@ def enumerate_loss(path: AnswerPath, pair: Neighbours) -> Enumerated:
 
 
 def _choice(fewer: NoNoise, more: NoNoise) -> Enumerated:
-    """The loss of one choice, of which nothing but the index is released."""
+    """Return the loss of one choice of which only the index is released."""
     if len(fewer.chosen) != 1 or len(more.chosen) != 1:
         return Enumerated(None, why_not="its later choices may hang on earlier ones")
     ((first, law),), ((second, other),) = fewer.chosen, more.chosen
@@ -192,9 +191,9 @@ def _choice(fewer: NoNoise, more: NoNoise) -> Enumerated:
 
 
 def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: Sequence[Fraction]) -> Enumerated:
-    """Loss between two vectors of whole numbers, (k,) each, with independent discrete Laplace noise of given scales.
+    """Return the loss between two (k,) vectors of whole numbers with independent discrete Laplace noise.
 
-    Each direction is summed over the numbers apart; the scales are those that the noise library receives.
+    The losses are summed over the numbers, in each direction. The scales are those that the noise library receives.
     """
     sums, defined, beyond = [0.0, 0.0], 0.0, 0.0
     for x, y, scale in zip(first.tolist(), second.tolist(), laws, strict=True):
@@ -210,12 +209,12 @@ def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: S
 
 
 def _laws(noise: NoNoise) -> list[Fraction]:
-    """Scale of the noise in each number."""
+    """Return the scale of the noise in each number."""
     return [law.scale for exact, law in noise.calls if law is not None for _ in range(exact.size)]
 
 
 def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
-    """Why a release is not just numbers with noise; "" where it is."""
+    """Say why a release is not just numbers with noise; "" if it is."""
     if any(law is None for _, law in noise.calls):
         return "its noise is continuous"
     if noise.own_sampler:
@@ -233,19 +232,19 @@ def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
 
 CHOICE_DIGITS = decimal.Context(prec=120, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 MOST_CHOICES = 150
-"""The chances by definition are alternating sums of terms up to 2^k: of so many, 70 digits are left."""
+"""Most choices k: `chances_by_definition` sums alternating terms up to 2^k, which leaves 70 digits."""
 Scores = NDArray[np.int64]
 
 
 class ChoiceLoss(NamedTuple):
-    """The largest loss over all choices."""
+    """The largest loss over all choices, computed in two ways."""
 
     defined: float  # from the definition, in decimals
     by_table: float  # from the product's own chances, in floats
 
 
 def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
-    """Largest loss between two vectors of scores, (k,) each, in floats; infinite where their numbers differ."""
+    """Return the largest loss between two vectors of scores, (k,) each, in floats; infinite if their lengths differ."""
     if len(first) != len(second):
         return math.inf
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -254,7 +253,7 @@ def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
 
 
 def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> ChoiceLoss:
-    """The same by two ways, at the scale that the noise library receives.
+    """Compute the largest loss in two ways, at the scale that the noise library receives.
 
     Raises:
         ConfigurationError: there are too many choices to be enumerated.
@@ -269,10 +268,11 @@ def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> ChoiceLoss:
 
 
 def chances_by_definition(scores: Scores, scale: Fraction) -> list[Decimal]:
-    """Chance of each index, from the noises' own law: index i wins where its noisy score t is above all others.
+    """Compute each index's probability from the noise's law: index i wins if its noisy score t is the largest.
 
-    A noise is exponential, so with z = exp(-(t - largest) / scale), which is uniform on [0, w_i] for the density of t,
-    the others stay below with chance prod (1 - w_j z); the product is multiplied out and integrated term by term.
+    The noise is exponential. Let w_i = exp((score i - largest score) / scale) and z = exp(-(t - largest score) /
+    scale), which is uniform on [0, w_i]. The other scores stay below t with probability prod (1 - w_j z). The product
+    is multiplied out and integrated term by term.
     """
     with decimal.localcontext(CHOICE_DIGITS):
         top = int(scores.max())
@@ -286,7 +286,7 @@ def chances_by_definition(scores: Scores, scale: Fraction) -> list[Decimal]:
 
 
 def _times(terms: list[Decimal], weight: Decimal) -> list[Decimal]:
-    """A polynomial in z times (1 - weight z)."""
+    """Multiply a polynomial in z by (1 - weight z)."""
     shifted = [Decimal(0), *(-weight * term for term in terms)]
     return [term + shift for term, shift in zip([*terms, Decimal(0)], shifted, strict=True)]
 
@@ -294,11 +294,11 @@ def _times(terms: list[Decimal], weight: Decimal) -> list[Decimal]:
 AT = Fraction(30)
 """Scale of the noise in the table of colluders; the claim is its inverse."""
 SITES = (3, 5, 10, 50)
-"""Of the table."""
+"""Numbers of sites in the table of colluders."""
 
 
 def weights(shape: Fraction) -> Iterator[Fraction]:
-    """Exact c_k = r (r + 1) ... (r + k - 1) / k!, k = 0, 1, ...; a negative binomial has P(k) = (1 - q)^r c_k q^k."""
+    """Return exact c_k = r (r + 1) ... (r + k - 1) / k!: a negative binomial has P(k) = (1 - q)^r c_k q^k."""
     weight, k = Fraction(1), 0
     while True:
         yield weight
@@ -307,16 +307,16 @@ def weights(shape: Fraction) -> Iterator[Fraction]:
 
 
 def added(first: Sequence[Fraction], second: Sequence[Fraction]) -> list[Fraction]:
-    """Exact weights of the sum of two independent numbers, as far as both are given."""
+    """Return the exact weights of the sum of two independent numbers, as far as both are given."""
     return [sum(map(mul, first[: k + 1], second[k::-1]), Fraction(0)) for k in range(min(len(first), len(second)))]
 
 
 @lru_cache(maxsize=64)
 def shares_table(scale: Fraction, shape: Fraction, shift: int) -> Table:
-    """The law of noise of a shape, as far as a shift needs, from the product's own `log_pmfs`.
+    """Tabulate the law of noise of a shape, as far as a shift needs it, by the product's own `log_pmfs`.
 
     Raises:
-        ConfigurationError: that would be too many places, or none of them is a float.
+        ConfigurationError: the table would be too long, or none of its probabilities is a positive float.
     """
     reach, law = _reach_of_shares(scale, shift), LaplaceShares(scale, shape)
     half = np.exp(law.log_pmfs(np.arange(reach + 1)))
@@ -325,13 +325,13 @@ def shares_table(scale: Fraction, shape: Fraction, shift: int) -> Table:
 
 @lru_cache(maxsize=256)
 def loss_of_shares(scale: Fraction, shape: Fraction, shift: int) -> Enumerated:
-    """Loss of a whole number with noise of that shape, between two inputs that differ by `shift`.
+    """Return the loss of a whole number with noise of this shape, between two inputs that differ by `shift`.
 
     The table finds the place where the loss is largest; there, and around 0, it is computed again from the definition
     in 60 decimal digits. Above shape 1 the largest loss is approached far out: the table's end is a little below it.
 
     Raises:
-        ConfigurationError: too many places, as `shares_table`.
+        ConfigurationError: `shares_table` raises it.
     """
     span = abs(shift)
     if not span:
@@ -347,21 +347,21 @@ def loss_of_shares(scale: Fraction, shape: Fraction, shift: int) -> Enumerated:
 
 @dataclass
 class KnownShares(NoNoise):
-    """Gives shares that are known, each number another: whether they are what is added to a sum can then be seen."""
+    """A noise source that gives known, different numbers as shares, so that one can see if they are added to a sum."""
 
     shares: list[NDArray[np.int64]] = field(default_factory=list)
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """Known shares, each number another; the call is remembered."""
+        """Return known shares, all different, and record the call."""
         zeros = super().laplace_shares(size, law, parts, stamp)
         self.shares.append(zeros + np.arange(size) * 1009 + 10 ** len(self.shares))
         return self.shares[-1]
 
 
 def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
-    """The worst-case loss between two sets of records where several curators' shares of noise are added to one sum.
+    """Compute the worst-case loss of sums to which several curators' shares of noise are added.
 
-    Only where each number that is told is an exact number plus one share of each curator that drew any.
+    Each released number must be an exact number plus one share of each curator that drew shares.
     """
     sums = []
     for units in pair.sets:
@@ -386,7 +386,7 @@ def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
 def loss_of_sums(
     first: NDArray[np.int64], second: NDArray[np.int64], scales: Sequence[Fraction], shape: Fraction
 ) -> Enumerated:
-    """Loss between two vectors of whole numbers, (k,) each, with independent noise of that shape; raises as above."""
+    """Return the loss between two (k,) vectors of whole numbers with independent noise of this shape."""
     defined, by_table, beyond = 0.0, 0.0, 0.0
     for x, y, scale in zip(first.tolist(), second.tolist(), scales, strict=True):
         if x != y:
@@ -397,7 +397,7 @@ def loss_of_sums(
 
 
 def colluder_losses(scale: Fraction = AT, sites: Sequence[int] = SITES) -> tuple[ColluderLoss, ...]:
-    """Loss in claims against the number of colluders: shares that assume one colluder, and shares that assume none."""
+    """Tabulate losses in units of the claim by number of colluders, for shares that assume one of them and none."""
     losses = []
     for count in sites:
         for assumed in (0, 1):
@@ -426,7 +426,7 @@ def colluder_losses(scale: Fraction = AT, sites: Sequence[int] = SITES) -> tuple
 
 @lru_cache(maxsize=64)
 def _decimal_chances(scale: Fraction, shape: Fraction, count: int) -> tuple[Decimal, ...]:
-    """(1 - q)^-r P(k) of one negative binomial."""
+    """Return (1 - q)^-r P(k) of one negative binomial."""
     with decimal.localcontext(DIGITS):
         decay = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
         part = Decimal(shape.numerator) / Decimal(shape.denominator)
@@ -438,7 +438,7 @@ def _decimal_chances(scale: Fraction, shape: Fraction, count: int) -> tuple[Deci
 
 @lru_cache(maxsize=4096)
 def _log_ratio(scale: Fraction, shape: Fraction, first_place: int, second_place: int) -> float:
-    """Logarithm of P(one) / P(two)."""
+    """Return the logarithm of the ratio of two probabilities."""
     chances = _decimal_chances(scale, shape, 3 * _reach_of_shares(scale, abs(first_place - second_place)))
     with decimal.localcontext(DIGITS):
         first, second = (sum(map(mul, chances, chances[abs(place) :])) for place in (first_place, second_place))

@@ -18,15 +18,15 @@ from protocol.schema import NumericAttribute, Schema
 
 RESOLUTION = 100
 DRAWS = 2_000
-"""From either set of records: a draw takes several calls of exact noise, and so milliseconds."""
+"""Draws from each set of records. Each takes several calls of exact noise, and so milliseconds."""
 PAIRS = 80
 NUMBERS = 4
-"""Of a turn."""
+"""Numbers that a turn releases."""
 
 _SCHEMA = Schema((NumericAttribute("x", -4.0, 4.0),), "outcome", ("no", "yes"))
 _MAP = FeatureMap((NumericFeature("x", 0.0, 1.0, 1.0),))
 _EDGE = Mlp.of(_MAP, [(np.array([[1.0]]), np.array([-1.0]))])
-"""The logit x - 1: not above 0 at x = 1, where the missing ones are put, too."""
+"""The logit x - 1, which is not above 0 at x = 1; missing values are put there, too."""
 _VALUES: dict[str, tuple[Value, ...]] = {
     "x": (1.0, 1.0 - 1 / STEPS, 1.0 + 1 / STEPS, 1.0 + 0.5 / STEPS, -4.0, 4.0, None)
 }
@@ -36,9 +36,9 @@ Stated = tuple[Hypothesis, int]
 
 
 def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> PlannedHoldout:
-    """All instances together at a cost of 4: 1 the threshold, 2 the comparisons, 1 the counts.
+    """Plan all instances at a total cost of 4: 1 for the threshold, 2 for the comparisons, 1 for the counts.
 
-    At less, few draws tell nothing: what a record changes would be lost among them.
+    At a smaller cost, few draws would not show what a record changes.
     """
     share = bound * answers
     return PlannedHoldout(
@@ -53,13 +53,13 @@ def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> Pla
 
 
 def _asking(planned: PlannedHoldout, questions: tuple[Stated, ...]) -> Callable[[int], AuditQuery]:
-    """The same questions each time; they come one after the other, so there are no copies."""
+    """Make a query with these questions, which come one after the other; the number of copies is ignored."""
     query = AuditQuery(planned, tuple(encode(HoldoutBody(hypothesis, estimate)) for hypothesis, estimate in questions))
     return lambda _copies: query
 
 
 def _until_refused(query: AuditQuery) -> Callable[[Asking], Lead]:
-    """Asks in order for as long as an instance is left; what is not query any more counts as zeros."""
+    """Ask in order as long as an instance is left. Questions that are not asked any more count as zeros."""
 
     def lead(asking: Asking) -> Lead:
         rows, ended = [], 0
@@ -103,16 +103,16 @@ EXAMPLES = (
 
 
 class HoldoutAudit(KindAudit):
-    """A holdout: cost from its three scales."""
+    """The auditor's half of `holdout`, whose cost follows from its three scales."""
 
     kind = HOLDOUT
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Questions that attack all that the kind releases."""
+        """Return questions that attack all that the kind releases."""
         return {"": EXAMPLES}
 
     def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:
-        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""
         c, r = most_records_per_unit, planned.resolution
         scales = [scale.fraction for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)]
         threshold, comparison, count = scales
@@ -133,11 +133,11 @@ class HoldoutAudit(KindAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """The hypothesis and the stated accuracy's numerator; raises RemoteProtocolError where it is no body."""
+        """Show the hypothesis and the stated accuracy's numerator; RemoteProtocolError if the bytes are no body."""
         body = decode(data, HoldoutBody)
         return {"hypothesis": type(body.hypothesis).__name__, "estimate": body.estimate}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The instance, and "close" or the noisy counts; raises RemoteProtocolError where it is no release."""
+        """Return the instance, and "close" or the noisy counts; RemoteProtocolError if the bytes are no release."""
         release = decode(data, HoldoutRelease)
         return [f"instance {release.instance}", *(["close"] if release.counts is None else map(str, release.counts))]

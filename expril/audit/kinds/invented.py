@@ -1,4 +1,4 @@
-"""Records that an audit makes up, and pairs of neighbouring sets of them. They are public: nobody's."""
+"""Records that an audit makes up, and pairs of neighbouring sets of them. They belong to nobody, so they are public."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from protocol.errors import ConfigurationError
 from protocol.schema import NumericAttribute, Schema
 
 Record = Mapping[str, Value]
-"""A value of each attribute and of the label, as a file would hold it."""
+"""A record: a value of each attribute and of the label, as a file would hold them."""
 Unit = tuple[Record, ...]
-"""All records of one privacy unit; where the unit is the record, one."""
+"""All records of one privacy unit; a single one if each record is a unit."""
 
 UNIT = "unit"
 """The column that names units; schemas of examples have no such attribute."""
 UNIT_KEY = b"the audit's own: its records are nobody's"
 CACHE_BYTES = 2**26
 ROUND_SIZE = 100
-"""What the invented curator's card says; it bounds the stated work of a question."""
+"""The round size on the invented curator's card; it bounds the stated work of a question."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Neighbours:
 
     @property
     def sets(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
-        """(without the unit, with it); the unit comes first, so that all others move by its rows."""
+        """The sets without and with the unit. The unit comes first, so that its rows move all others."""
         return self.shared, (self.unit, *self.shared)
 
     @property
     def words(self) -> str:
-        """The two sets, for a reader."""
+        """The two sets in words."""
         count = sum(map(len, self.shared))
         records = " and ".join(map(_words_of, self.unit))
         least, most = self.about, f"{count} other record{'s' if count != 1 else ''}"
@@ -54,13 +54,13 @@ def _words_of(record: Record) -> str:
 
 
 def plain_record(schema: Schema) -> Record:
-    """One of which every attribute is missing, with the first label."""
+    """Return a record whose attributes are all missing, with the first label."""
     label: Value = schema.classes[0] if schema.label_bounds is None else schema.label_bounds[0]
     return {**dict.fromkeys((attribute.name for attribute in schema.attributes), None), schema.label: label}
 
 
 def steward_of(example: Example) -> SchemaFile:
-    """The schema file of an invented curator."""
+    """Return the schema file of an invented curator."""
     schema, bound = example.schema, example.most_records_per_unit
     return SchemaFile(
         label=schema.label,
@@ -74,10 +74,10 @@ def steward_of(example: Example) -> SchemaFile:
 
 
 def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
-    """The records as a steward's table: one row each, in order, with the number of their unit.
+    """Return the records as a steward's table: a row for each, in order, with the number of its unit.
 
     Raises:
-        ConfigurationError: there are none.
+        ConfigurationError: there are no records.
     """
     records = list(chain.from_iterable(units))
     if not records:
@@ -96,7 +96,7 @@ def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
 def dataset_of(
     units: tuple[Unit, ...], example: Example, *, kind: type[PrivateDataset] = PrivateDataset
 ) -> PrivateDataset:
-    """The records as a curator holds them; `kind` may be one that is broken on purpose."""
+    """Return the records as a curator's data set. `kind`: the class of the data set, which may be broken on purpose."""
     with catch_warnings():
         simplefilter("ignore", StewardWarning)
         return kind(table_of(units, example.schema), steward_of(example), unit_key=UNIT_KEY, cache_bytes=CACHE_BYTES)

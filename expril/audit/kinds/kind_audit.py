@@ -1,6 +1,7 @@
 """What an auditor knows of a query kind beyond the protocol: questions to attack it with, laws, and words for people.
 
-An audit names no kind. It takes these questions, invents records under their schemas, and plays on what is released.
+The code of an audit names no kind. It takes these questions, invents records under their schemas, and plays the
+distinguishing game on what is released.
 """
 
 import struct
@@ -17,12 +18,12 @@ from protocol.query_kind import Kinds, QueryKind, Turn
 from protocol.schema import Schema
 
 Value = float | str | None
-"""What a cell of a table of records holds."""
+"""The content of a cell in a table of records."""
 
 
 @dataclass(frozen=True)
 class AuditQuery:
-    """A planned query and the encoded body of each of its turns, in order; none where somebody must lead it."""
+    """A planned query and the encoded bodies of its turns, in order. There are none if a company must lead it."""
 
     planned: Any
     bodies: tuple[bytes, ...]
@@ -39,7 +40,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class Asking:
-    """One query as it is led."""
+    """Who asks a query, and how."""
 
     copies: int  # how many times it asks its question
     query: int  # its index in the plan
@@ -48,12 +49,12 @@ class Asking:
 
 
 Lead = Generator[Mapping[int, bytes], Mapping[int, bytes], Observation]
-"""Yields what is asked in each turn, by the curator's place in `Company.curators`, and is sent what these released."""
+"""A query being led: it yields the bodies of each turn, by place in `Company.curators`, and is sent their releases."""
 
 
 @dataclass(frozen=True)
 class Company:
-    """Those with whom a curator answers a query whose turns depend on each other, and on others' answers."""
+    """The curators that answer a query together, if its turns depend on earlier ones and on others' answers."""
 
     curators: tuple[SigningKey, ...]
     """Keys of those who answer as they should, by the registered answerer; the first has the records that are attacked.
@@ -91,52 +92,54 @@ class Example:
 
 
 class KindAudit:
-    """The auditor's half of a query kind; a subclass for each, with one instance. Only `kind` must be given."""
+    """The auditor's half of a query kind, as a subclass with one instance. Only `kind` must be defined."""
 
     kind: ClassVar[QueryKind]
     condition: ClassVar[str] = ""
-    """On what the costs of all its queries hold, in words; "" where on nothing."""
+    """The condition under which the costs of all its queries hold, in words; "" if there is none."""
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Of each thing that it releases as private, by name ("" where there is but one): questions to attack.
+        """Return questions to attack for each thing that the kind releases as private, by name ("" for a single thing).
 
-        A name without questions is not audited, and an audit says so; so is a kind without names.
+        Names without questions, and kinds without names, are not audited, which an audit says.
         """
         return {}
 
     def laws(self, planned: Any, most_records_per_unit: int) -> tuple[Moved, ...] | None:
-        """What all turns of a query release, as far as a unit can move it; None where only the cost is known.
+        """Return the releases of all turns of a query that a unit can move, with their laws; None if only the cost is
+        known.
 
-        The losses of these compose to at most the query's.
+        The losses of these releases compose to at most the query's cost.
         """
         return None
 
     def check_note(self, note: str, turn: Turn, keys: Collection[bytes]) -> str:
-        """What is wrong with the note of a charge in the ledger of a curator with these keys; "" where nothing is."""
+        """Say what is wrong with a charge's note in the ledger of a curator with these keys; "" if nothing is."""
         return ""
 
     @property
     def checks_notes(self) -> bool:
-        """Whether its notes say something that the plan can contradict; a kind that does not has empty ones."""
+        """Whether the kind writes notes that a plan can contradict; otherwise its notes are empty."""
         return type(self).check_note is not KindAudit.check_note
 
     def joint_action(self, notes: Sequence[str]) -> tuple[str, str] | None:
-        """By the notes of a query's turns, in order: what several curators did, and what all of them must have noted.
+        """Read a joint action of curators from the notes of a query's turns, in order.
 
-        Both in words; None where the notes tell of nothing such.
+        Return the action, and what all of its curators must have noted, in words; None if the notes show no joint
+        action.
         """
         return None
 
     def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
-        """What a query's cost is made of, for a person's eyes; a contribution bound of 0 is one that is not known."""
+        """Show people the parts of a query's cost. A contribution bound of 0 stands for an unknown one."""
         return {"formula": "not told"}
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """What is asked; raises RemoteProtocolError where the bytes are no body."""
+        """Show what is asked; RemoteProtocolError if the bytes are no body."""
         return {"body": f"{len(data)} bytes"}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The released numbers as text; raises RemoteProtocolError where the bytes are no release."""
+        """Return the released numbers as text; RemoteProtocolError if the bytes are no release."""
         return []
 
 
@@ -149,6 +152,6 @@ class AuditedKinds(Kinds):
 
 
 def unpacked(data: bytes, letter: str) -> list[str]:
-    """Little-endian numbers of a `struct` format as text; bytes that make no whole number are left out."""
+    """Return little-endian numbers of a `struct` format as text. Bytes left over at the end are ignored."""
     size = struct.calcsize(letter)
     return [str(number) for (number,) in struct.iter_unpack(f"<{letter}", data[: len(data) // size * size])]

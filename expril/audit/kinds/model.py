@@ -1,7 +1,7 @@
 """Questions of `model` for an auditor: two of each method, one short and one with several coordinates and units of two.
 
-The short one has few numbers, since exact noise takes its time and 10^5 draws are wanted. Records at the edge of the
-unit ball, with all coordinates alike, move the numbers most.
+The short one has few numbers, since exact noise is slow and 10^5 draws are wanted. Records at the edge of the unit ball
+whose coordinates are all equal move the numbers most.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,10 +37,10 @@ from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 COPIES = 500
-"""Models of one query, all alike: they are fitted once."""
+"""Equal models of one query, which are fitted once."""
 WIDE_COPIES = 20
 DRAWS = 30_000
-"""From either set: all eight methods in one audit take their time, and enumeration looks at most of them exactly."""
+"""Draws from each set. Eight methods take long, and most of them are also enumerated exactly."""
 
 _ATTRIBUTES = (
     NumericAttribute("x", -4.0, 4.0),
@@ -66,7 +66,7 @@ _VALUES: dict[str, tuple[Value, ...]] = {
     "s": ("a", "b", "A", ""),
 }
 _NUMBERS: tuple[Value, ...] = (4.0, 0.25, 1e9, -1e9)
-"""Labels that are numbers."""
+"""Numeric labels."""
 
 _ONE = Points(width=1, radius=8)
 _FOUR = Points(width=4, radius=4, constant=2)
@@ -137,7 +137,7 @@ def _example(about: str, method: AnyMethod, body: Body, schema: Schema, *, copie
 
 
 def _asking(method: AnyMethod, body: Body) -> Callable[[int], AuditQuery]:
-    """Each time at a cost of 1."""
+    """Make the query of a number of copies, each at a cost of 1."""
 
     def ask(copies: int) -> AuditQuery:
         planned = PlannedModel(method=method, epsilon=Rational(copies, 1), models=copies)
@@ -147,22 +147,22 @@ def _asking(method: AnyMethod, body: Body) -> Callable[[int], AuditQuery]:
 
 
 class ModelAudit(KindAudit):
-    """In-site models: noise of scale sensitivity / epsilon."""
+    """The auditor's half of `model`, whose noise has the scale sensitivity / epsilon."""
 
     kind = MODEL
 
     def laws(self, planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
-        """Each part of each model, which one unit moves by its share of the sensitivity, however spread over numbers.
+        """Return a release for each part of each model, which one unit moves by its share of the sensitivity.
 
-        No spread tells more than one number moved by all of it: docs/counts.md. Of parts that look at earlier ones the
-        same holds, once these are given.
+        Spreading the move over numbers reveals no more than moving one number by all of it: docs/counts.md. For parts
+        that use earlier ones this holds given the earlier ones.
         """
         parts = planned.models * planned.method.parts
         law, moved = planned.law(most_records_per_unit), planned.sensitivity(most_records_per_unit)
         return (Moved(law, moved // parts, parts),)
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """By method."""
+        """Return questions by method."""
         return {
             name: (
                 _example("one coordinate", *_SHORT[name], copies=COPIES),
@@ -172,7 +172,7 @@ class ModelAudit(KindAudit):
         }
 
     def view_planned(self, planned: PlannedModel, most_records_per_unit: int) -> dict[str, Any]:
-        """What its noise is made of; a contribution bound of 0 stands for one that is not known."""
+        """Show the parts of the noise. A contribution bound of 0 stands for an unknown one."""
         view: dict[str, Any] = {
             "method": planned.name,
             "settings": msgspec.to_builtins(planned.method),
@@ -186,10 +186,10 @@ class ModelAudit(KindAudit):
         return view
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """How many models, different ones among them; raises RemoteProtocolError where it is no body."""
+        """Show how many models, and how many different ones; RemoteProtocolError if the bytes are no body."""
         body = decode(data, ModelBody)
         return {"models": len(body.models), "different": len(set(body.models))}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        """Return the released numbers as text; RemoteProtocolError if the bytes are no release."""
         return unpacked(decode(data, ModelRelease).numbers, "q")

@@ -12,7 +12,7 @@ from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 COPIES = 5_000
-"""Records of one query: all are drawn from one density, which takes most of the time."""
+"""Records of one query. All are drawn from one density, whose computation takes most of the time."""
 
 _SCHEMA = Schema(
     attributes=(NumericAttribute("x", -4.0, 4.0), CategoricalAttribute("s", ("a", "b", "c"))),
@@ -26,7 +26,7 @@ _EDGES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 1e300, -1e300)
 
 
 def _asking(axes: tuple[Axis, ...], **settings: int | str) -> Callable[[int], AuditQuery]:
-    """At a cost of 1 a record."""
+    """Make a query at a cost of 1 for each synthetic record."""
 
     def ask(copies: int) -> AuditQuery:
         planned = PlannedSample(records=copies, epsilon=Rational(1, 1), axes=axes, **settings)  # type: ignore[arg-type]
@@ -63,16 +63,16 @@ EXAMPLES = (
 
 
 class SampleAudit(KindAudit):
-    """Synthetic records: cost k epsilon."""
+    """The auditor's half of `sample`: k synthetic records cost k epsilon."""
 
     kind = SAMPLE
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """Questions that attack all that the kind releases."""
+        """Return questions that attack all that the kind releases."""
         return {"": EXAMPLES}
 
     def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:
-        """What its cost is made of, which no contribution bound changes, and the axes."""
+        """Show the parts of the cost, which does not depend on the contribution bound, and the axes."""
         epsilon = planned.epsilon.fraction
         cost = planned.records * epsilon
         return {
@@ -87,12 +87,12 @@ class SampleAudit(KindAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """Nothing: the plan says all; raises RemoteProtocolError where it is no body."""
+        """Show nothing, as the plan says everything; RemoteProtocolError if the bytes are no body."""
         decode(data, SampleBody)
         return {}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The places as text, record by record; raises RemoteProtocolError where it is no release."""
+        """Return the places as text, record by record; RemoteProtocolError if the bytes are no release."""
         return unpacked(decode(data, SampleRelease).cells, "H")
 
 

@@ -1,9 +1,9 @@
 """Questions of `secure_counts` for an auditor: as few whole noises as a plan allows, and one curator that colludes.
 
-Four curators sum. One colludes with the learner and adds nothing: whatever it added, they would take away again. One
-falls silent after it dealt its shares. So two noise shares are left, which make one whole noise. The records of one of
-the two that answer are attacked. Beside the sum the learner sees that curator's masked vector, and takes off every
-mask that is known: its self mask, and those with the two others. The one with the honest curator is left.
+Four curators sum. One colludes with the learner and adds nothing, since the two could subtract what it added. One falls
+silent after it dealt its shares. So two noise shares are left, which make one whole noise. The records of one of the
+two remaining curators are attacked. Beside the sum the learner sees this curator's masked vector, and removes its self
+mask and the masks with the colluder and the silent one. Only the mask with the honest curator is left.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,9 +53,9 @@ from protocol.secure_sum.participant import DEALERS, Relayed
 ATTACKED, HONEST, SILENT, COLLUDER = range(4)
 COLLUDERS = DROPOUTS = 1
 COPIES = 5000
-"""Questions of one query: the five turns of four curators cost as much as a hundred questions."""
+"""Copies of the question in one query; the five turns of four curators take as long as a hundred copies."""
 PAIRS = 4
-"""Sets of records that are tried: `counts`, which counts by the same code, tries many."""
+"""Pairs of sets of records that are tried. The audit of `counts`, which counts by the same code, tries many."""
 _KEYS = tuple(SigningKey.from_seed(digest(b"an example of expril, curator %d" % place)) for place in range(4))
 _PARTICIPANTS = tuple(sorted(key.public for key in _KEYS))
 _INDEX = tuple(_PARTICIPANTS.index(key.public) for key in _KEYS)
@@ -89,7 +89,7 @@ def _pooled(single: Example) -> Example:
 
 
 class _Counted(NamedTuple):
-    """A question over some copies."""
+    """A question that is asked in several copies."""
 
     planned: PlannedSecureCounts  # as it is planned
     counts: bytes  # the encoded body of the `counts` query
@@ -111,9 +111,9 @@ def _planned(single: Example, copies: int) -> PlannedSecureCounts:
 
 
 def _lead(counted: _Counted, asking: Asking) -> Lead:
-    """The five turns, as a lawful learner leads them: it is what it does with the answers that is the attack.
+    """Lead the five turns as an honest learner does. Only the use of the answers is an attack.
 
-    The question is always the same, since fresh key cards make it another round each time.
+    The question is always the same, since fresh key cards make each time a new round.
     """
     group, sent = counted.planned.group(LABEL), AskKeys(counted.counts, bytes(NONCE))
     question = question_digest(asking.learner, Turn(counted.planned, asking.query), sent)
@@ -139,12 +139,12 @@ def _lead(counted: _Counted, asking: Asking) -> Lead:
 
 
 def _by_index(replies: Mapping[int, bytes], kind: type[Any], colluder_reply: Any) -> dict[int, Any]:
-    """What curators released, by place, and what the colluder says beside them -> all of it, by index."""
+    """Join the releases of curators, by place, with the colluder's reply; all by index."""
     return {_INDEX[COLLUDER]: colluder_reply, **{_INDEX[place]: decode(data, kind) for place, data in replies.items()}}
 
 
 class _Colluder:
-    """The curator that colludes: it takes part by the rules, with nothing to add, and tells all that it knows."""
+    """The curator that colludes. It follows the rules, adds zeros, and tells the learner all that it knows."""
 
     def __init__(self, group: Group, question: bytes, length: int, entropy: Callable[[int], bytes]) -> None:
         self._group, self._length, self._entropy = group, length, entropy
@@ -153,29 +153,31 @@ class _Colluder:
         )
 
     def deal(self, cards: Cards) -> SealedShares:
-        """The colluder's answer to turn 1."""
+        """Return the colluder's answer to turn 1."""
         self._cards = dict(cards)
         dealt, self._state = participant.share(self._group, self._state, cards, entropy=self._entropy)
         return SealedShares(dealt)
 
     def mask(self, dealers: tuple[int, ...], shares: Relayed) -> MaskedCounts:
-        """The colluder's answer to turn 2."""
+        """Return the colluder's answer to turn 2."""
         nothing = np.zeros(self._length, np.int64)
         self._private = self._state.masking
         words, self._state = participant.mask(self._state, dealers, shares, nothing)
         return MaskedCounts(words.astype("<u8").tobytes())
 
     def agree(self, survivors: tuple[int, ...]) -> Agreement:
-        """The colluder's answer to turn 3."""
+        """Return the colluder's answer to turn 3."""
         signature, self._state = participant.agree(self._state, survivors, sign=self._sign)
         return Agreement(signature)
 
     def reveal(self) -> Revealed:
-        """The colluder's answer to turn 4."""
+        """Return the colluder's answer to turn 4."""
         return Revealed(participant.reveal(self._state))
 
     def known_masks(self, revealed: Mapping[int, Relayed]) -> Words:
-        """All masks of the attacked curator's vector that follow from its own keys and from what was revealed."""
+        """Return the sum of the masks on the attacked curator's vector that the colluder's keys and the revealed shares
+        give.
+        """
         state, attacked, silent = self._state, _INDEX[ATTACKED], _INDEX[SILENT]
         dealers = list_digest(DEALERS, state.dealers)
         seed = self._recovered(attacked, revealed, lambda secret: seed_check(secret) == self._cards[attacked].check)
@@ -202,7 +204,7 @@ class _Colluder:
 
 
 class SecureCountsAudit(CountsAudit):
-    """Secure sums: cost as of counts, and who sums."""
+    """The auditor's half of `secure_counts`: the cost is that of `counts`, and notes say who sums."""
 
     kind = SECURE_COUNTS
     condition = (
@@ -211,7 +213,9 @@ class SecureCountsAudit(CountsAudit):
     )
 
     def check_note(self, note: str, turn: Turn, keys: Collection[bytes]) -> str:
-        """It must say of turns 1, 2 and 4 what `SecureCounts.charge_note` says, as far as the plan tells."""
+        """Compare the notes of turns 1, 2 and 4 with those of `SecureCounts.charge_note`, as far as the plan determines
+        them.
+        """
         planned = turn.planned
         if turn.number not in (SHARES, MASKED, OPENED):
             return "says of a turn what it does not tell" if note else ""
@@ -236,7 +240,7 @@ class SecureCountsAudit(CountsAudit):
         return "" if curator & survivors else "opens a sum that its curator is not in"
 
     def joint_action(self, notes: Sequence[str]) -> tuple[str, str] | None:
-        """The round, and over whom it was opened; None where the notes do not reach so far, or say no such thing."""
+        """Return the round, and the sites over which it was opened; None if the notes do not say both."""
         try:
             deal, opening = (msgspec.json.decode(note, type=Note) for note in (notes[SHARES], notes[OPENED]))
         except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
@@ -246,11 +250,11 @@ class SecureCountsAudit(CountsAudit):
         return f"the secure sum {deal.round[:16]}", f"opened over sites {', '.join(map(str, opening.survivors))}"
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """The shortest question of `counts` for each release kind, over four curators; all of them release a sum."""
+        """Return the shortest question of `counts` for each release kind, asked of four curators."""
         return {"": [_pooled(single) for single in map(shortest_of, RELEASE_KINDS) if single is not None]}
 
     def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
-        """The cost as of `counts`, and who sums: n, t, u and h as docs/secure-sums.md has them."""
+        """Show the cost as for `counts`, and who sums, with n, t, u and h as in docs/secure-sums.md."""
         sites, colluders, dropouts = len(planned.participants), planned.colluders, planned.dropouts
         return super().view_planned(planned, most_records_per_unit) | {
             "n": sites,
@@ -262,7 +266,7 @@ class SecureCountsAudit(CountsAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """What a turn asks or relays; raises RemoteProtocolError where it is none of the five."""
+        """Show what a turn asks or relays; RemoteProtocolError if the bytes are none of the five bodies."""
         body = _one_of(data, BODIES)
         match body:
             case AskKeys():
@@ -280,13 +284,13 @@ class SecureCountsAudit(CountsAudit):
         return {"turn": "opened", "survivors": list(opening.survivors), "signed by": signed}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The masked words, as text; none of other turns. Raises RemoteProtocolError where it is no release."""
+        """Return masked words as text, nothing for other turns; RemoteProtocolError if the bytes are no release."""
         release = _one_of(data, RELEASES)
         return unpacked(release.words, "Q") if isinstance(release, MaskedCounts) else []
 
 
 def _one_of(data: bytes, types: tuple[type[Any], ...]) -> Any:
-    """The first of the types that the bytes are of; their fields tell them apart."""
+    """Decode bytes as the first type that fits; the types differ in their fields."""
     for struct in types[:-1]:
         try:
             return decode(data, struct)

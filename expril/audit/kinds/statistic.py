@@ -1,6 +1,6 @@
 """Questions of `statistic` for an auditor, on grids and among candidates so few that choices can be enumerated.
 
-Values lie on points of the grid, half way between two, and beside them: there a record's place hangs on the last bit.
+Values lie on points of the grid, half way between two, and beside them, where a record's place depends on the last bit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 COPIES = 250
 POINTS = 8
-"""Of the grid: with more of them a choice comes closer to its claim, and takes longer."""
+"""Points of the grid. With more of them the loss of a choice comes closer to its claim, but takes longer."""
 SLOW = 20_000
-"""Draws of a choice, each a call of the noise library, whose loss is enumerated, too; and of heavy-tailed noise."""
+"""Draws of choices, which take a call of the noise library each, and of heavy-tailed noise."""
 _GRID = Grid(0.0, 7.0, POINTS - 1)
 _ATTRIBUTES = (
     NumericAttribute("x", 0.0, 7.0),
@@ -126,16 +126,16 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
 
 
 class StatisticAudit(KindAudit):
-    """Single figures: cost by method."""
+    """The auditor's half of `statistic`, whose cost depends on the method."""
 
     kind = STATISTIC
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
-        """By method, and one with awkward values."""
+        """Return questions by method, and one with awkward values."""
         return EXAMPLES
 
     def view_planned(self, planned: PlannedStatistic, most_records_per_unit: int) -> dict[str, Any]:
-        """What its cost is made of; a contribution bound of 0 stands for one that is not known."""
+        """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""
         method, c = planned.method, most_records_per_unit
         cost = planned.statistics * method.cost(c) if c else None
         formula = f"{planned.statistics} * {_formula(method, c)}"
@@ -149,11 +149,11 @@ class StatisticAudit(KindAudit):
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
-        """What is asked, item by item; raises RemoteProtocolError where it is no body."""
+        """Show what is asked, item by item; RemoteProtocolError if the bytes are no body."""
         return {"asked": [_words(item) for item in decode(data, StatisticBody).asked]}
 
     def view_release(self, data: bytes) -> list[str]:
-        """The released numbers as text; raises RemoteProtocolError where it is no release."""
+        """Return the released numbers as text; RemoteProtocolError if the bytes are no release."""
         return unpacked(decode(data, StatisticRelease).numbers, "q")
 
 
