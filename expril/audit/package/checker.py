@@ -1,4 +1,4 @@
-"""Checks a claim package for somebody who trusts nobody: offline, without data, from the folder's bytes alone."""
+"""Checks a claim package offline, without data and from the folder's bytes alone, for somebody who trusts nobody."""
 
 import math
 import re
@@ -52,7 +52,7 @@ class PackageCheck:
     rests: list[str] = field(default_factory=list)  # what rests on somebody's word, and on whose
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the findings as plain JSON values."""
         return {
             "package": str(self.folder),
             "passed": not self.wrong,
@@ -67,8 +67,8 @@ class PackageCheck:
 def check_package(folder: Path, *, key: str = "", pins: Pins | None = None, tick: Tick = quiet) -> PackageCheck:
     """Check everything in a package that can be checked.
 
-    `key`: public key of the packager, from elsewhere, hexadecimal; "" takes the one in the package, and says so;
-    `pins`: public keys of curators and learners, from elsewhere.
+    `key`: the packager's public key, hexadecimal, from another source than the package; "" takes the one in the
+    package, and the result says so. `pins`: public keys of curators and learners, also from another source.
 
     Raises:
         ConfigurationError: the folder holds no package.
@@ -120,7 +120,7 @@ def _printable(check: PackageCheck) -> PackageCheck:
 
 
 def _guarded(result: PackageCheck, file: str, check: Callable[[], T]) -> T | None:
-    """Do a part of the check. What cannot be read is a finding, and the other parts go on."""
+    """Do a part of the check. If it cannot read something, that is a finding, and the other parts go on."""
     try:
         return check()
     except ConfigurationError as error:

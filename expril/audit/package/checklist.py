@@ -1,8 +1,8 @@
 """What an evaluator asks of a claim of differential privacy, and where the answer is proven.
 
 The rows follow the pyramid of NIST SP 800-226, "Guidelines for Evaluating Differential Privacy Guarantees" (2025), from
-the ground up: an upper block is worth no more than those below it. A row names a test of this repository or a section
-of a document. Or it is outside: software cannot answer it, and the package does not pretend to.
+the ground up, as an upper block is worth no more than the blocks below it. A row names a test of this repository or a
+section of a document. Other rows are outside: software cannot answer them, and the package does not pretend to.
 """
 
 from itertools import groupby
@@ -16,10 +16,10 @@ OUTSIDE = "outside"
 
 
 class Row(NamedTuple):
-    """One question."""
+    """One question of the checklist, and where it is answered."""
 
     block: str  # of the pyramid
-    question: str  # of the evaluator
+    question: str  # what an evaluator asks
     answer: str  # one or two sentences
     proof: str  # "tests/...::name", "docs/...#section", or `OUTSIDE`
 
@@ -28,7 +28,7 @@ COLLECTION, ACCESS, TRUST, SIDE = "Data collection exposure", "Access control", 
 ALGORITHMS, UTILITY, BIAS = "Algorithms and correctness", "Utility", "Bias"
 UNIT, PARAMETERS = "Unit of privacy", "Privacy parameters"
 BLOCKS = (COLLECTION, ACCESS, TRUST, SIDE, ALGORITHMS, UTILITY, BIAS, UNIT, PARAMETERS)
-"""From the ground up."""
+"""The blocks of the pyramid, from the ground up."""
 _GUARANTEE = "docs/privacy-guarantee.md"
 
 ROWS = (
@@ -258,7 +258,7 @@ ROWS = (
 
 
 def as_objects() -> list[dict[str, str]]:
-    """The rows for machines."""
+    """Return the rows as plain JSON values."""
     return [row._asdict() for row in ROWS]
 
 
@@ -285,7 +285,7 @@ manifest.json      hashes of all files; manifest.sig its signature
 
 
 def checklist_document() -> Document:
-    """The checklist: a section for each block of the pyramid, and of each question where it is proven."""
+    """Make the checklist, with a section for each block of the pyramid. It says where each question is answered."""
     rows = sorted(ROWS, key=lambda row: -BLOCKS.index(row.block))
     outside = sum(row.proof == OUTSIDE for row in ROWS)
     columns: list[Column[Row]] = [

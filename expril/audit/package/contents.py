@@ -1,6 +1,6 @@
-"""Names of a package's files and what they say; files for people are regenerated from the evidence and compared.
+"""The files of a package: their names and contents. Those for people are made again and compared with the stored.
 
-How often whole audits accuse correct mechanisms was measured, and is stored with the source.
+The measured rate at which a whole audit accuses a correct mechanism is stored with the source.
 """
 
 import math
@@ -69,7 +69,7 @@ def spent_rows(curators: Sequence[CuratorSpent]) -> list[SpentRow]:
 
 
 def open_points(proof: Replay) -> tuple[str, ...]:
-    """What the evidence leaves open, although nothing is wrong."""
+    """Return sentences on what the evidence leaves open, although nothing is wrong."""
     texts = [*proof.result.unproven, *(f"unwitnessed: {text}" for text in proof.result.unwitnessed)]
     plain = [text.replace(f"{proof.base}/", "") for text in texts if not text.startswith(f"{LOCAL}/")]
     if proof.left_out:
@@ -78,7 +78,7 @@ def open_points(proof: Replay) -> tuple[str, ...]:
 
 
 STORED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "audit_game.json"
-"""In a checkout; an installed wheel has no measurements."""
+"""Stored measurements. They exist in a checkout only, not in an installed wheel."""
 COMMAND = "python -m benchmarks audit_game"
 ROW = "audits of eleven correct stand-ins flagged"
 KEPT = ("name", "value", "unit", "target", "met", "note", "command", "versions")
@@ -119,7 +119,7 @@ def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSp
 
 
 def changed_pages(folder: Path, expected: Mapping[str, bytes]) -> list[str]:
-    """Pages that are not what the installed version writes."""
+    """Return the names of the pages that differ from what the installed version writes."""
     wrong = []
     for name, data in expected.items():
         try:
@@ -131,7 +131,7 @@ def changed_pages(folder: Path, expected: Mapping[str, bytes]) -> list[str]:
 
 
 def changed_alarms(folder: Path) -> str:
-    """What is wrong with the measured false alarms; "" for nothing, or if no measurement is installed here."""
+    """Say what is wrong with the measured false alarms; "" if nothing is, or no measurement is installed here."""
     try:
         data = read_bytes(folder, FALSE_ALARMS)
     except ConfigurationError as error:
@@ -145,7 +145,7 @@ def changed_alarms(folder: Path) -> str:
 def changed_entry(
     folder: Path, facts: Facts, curators: Sequence[CuratorSpent], result: AuditResult, *, same_version: bool
 ) -> list[str]:
-    """What is wrong with `deployment.yaml`."""
+    """Say what is wrong with `deployment.yaml`."""
     expected = build_entry(facts, curators, versions=dict(result.versions))
     try:
         text = read_bytes(folder, DEPLOYMENT).decode()
@@ -174,7 +174,7 @@ def changed_entry(
 
 
 def _flat(value: Any, path: str = "") -> dict[str, str]:
-    """Field's path -> its value as JSON, so that true is not 1."""
+    """Map each field's path to its value as JSON text, in which true differs from 1."""
     if isinstance(value, dict) and value:
         fields: dict[str, str] = {}
         for name, item in value.items():
@@ -187,7 +187,7 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 def alike(first: Any, second: Any, skip: frozenset[str] = frozenset()) -> bool:
-    """Whether two plain values are the same, floats to 1e-9, apart from the values of keys in `skip`."""
+    """Whether two plain values are equal, floats up to 1e-9. Values of the keys in `skip` are not compared."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
             name in skip or alike(value, second[name], skip) for name, value in first.items()

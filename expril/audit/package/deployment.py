@@ -49,7 +49,7 @@ _JUSTIFICATION = (
 def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dict[str, str]) -> dict[str, Any]:
     """The entry as plain data, in the registry's order.
 
-    `curators`: at least one; what each was recomputed to have spent.
+    `curators`: the recomputed spending of each curator, of which there is at least one.
     """
     total = total_epsilon(curators, one_curator_each=facts.one_curator_each)
     software = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -125,14 +125,14 @@ def build_entry(facts: Facts, curators: Sequence[CuratorSpent], *, versions: dic
 
 
 def total_epsilon(curators: Sequence[CuratorSpent], *, one_curator_each: bool) -> Fraction:
-    """Epsilon of one unit over all curators: the largest where each unit is at one, else the sum; exact."""
+    """Return a unit's exact epsilon over all curators: the largest if no unit is at several curators, else the sum."""
     if one_curator_each:
         return max(curator.spent + curator.elsewhere for curator in curators)
     return sum((curator.spent for curator in curators), start=Fraction(0))
 
 
 def round_up(value: Fraction) -> float:
-    """The smallest float64 that is not below an exact epsilon."""
+    """Return the smallest float64 that is not below an exact epsilon."""
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
@@ -151,21 +151,21 @@ def _joined(texts: Any) -> str:
 
 
 def as_yaml(entry: dict[str, Any]) -> str:
-    """The entry as text."""
+    """Return the entry as YAML text."""
     return str(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=110))
 
 
 class _Strict(yaml.SafeLoader):
-    """Reads no key twice and no alias."""
+    """A YAML loader that refuses repeated keys and aliases."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As `SafeLoader`, without aliases."""
+        """Compose as `SafeLoader` does, but refuse aliases."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """As `SafeLoader`, each key once."""
+        """Construct as `SafeLoader` does, but refuse repeated keys."""
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         if len(mapping) != len(node.value):
             raise yaml.YAMLError
@@ -176,7 +176,7 @@ def read_entry(text: str) -> dict[str, Any]:
     """Inverse of `as_yaml`.
 
     Raises:
-        ConfigurationError: it is no such text.
+        ConfigurationError: the text is not an entry in YAML.
     """
     if len(text) > MOST_SIGNS:
         raise ConfigurationError("deployment.yaml is longer than any entry")
@@ -193,7 +193,7 @@ def check_entry(entry: dict[str, Any], schema: Path) -> None:
     """Check an entry against the registry's schema.
 
     Raises:
-        ConfigurationError: the schema cannot be read, or the entry does not fit it: the field is named.
+        ConfigurationError: the schema cannot be read, or a field of the entry does not fit it.
     """
     try:
         rules = yaml.safe_load(

@@ -1,7 +1,8 @@
-"""The evidence in a package: what of runs and ledgers is copied into it, and what each curator spent by it.
+"""The evidence in a package: the copied parts of runs and ledgers, and what each curator spent according to them.
 
-A run's signed list, its signatures, transcripts and ledgers are copied. Scores, models and whatever else the list names
-are not: epsilon does not need them, and a simulation's scores are computed from test records. Nothing of `local/` is.
+A run's signed list, its signatures, transcripts and ledgers are copied. Other files that the list names, such as scores
+and models, are not copied: epsilon does not need them, and a simulation's scores are computed from test records.
+Nothing in `local/` is copied.
 """
 
 import re
@@ -33,7 +34,7 @@ EVIDENCE, INVENTORY = "evidence", "inventory.json"
 
 
 class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What lies in the evidence folder."""
+    """The contents of the evidence folder."""
 
     runs: dict[str, tuple[str, ...]] = {}  # folder -> names of the run's list that stay out
     ledgers: tuple[str, ...] = ()  # ledgers, receipts, witnessed: files
@@ -58,7 +59,7 @@ class Replay:
 
     @property
     def plans(self) -> list[tuple[Plan, int | None]]:
-        """Every accepted plan, with its curator's bound c if that is known."""
+        """Every accepted plan, with its curator's contribution bound c if that is known."""
         return [
             (study.shape.plan, bound)
             for row in self.result.sums
@@ -141,12 +142,12 @@ def replay(folder: Path, *, pins: Pins | None = None, tick: Tick = quiet) -> Rep
 
 
 def _is_inside(name: str, role: str) -> bool:
-    """Whether a name is one that `collect` makes: two parts of plain letters."""
+    """Whether `collect` makes such names: two parts of plain letters."""
     return re.fullmatch(rf"{role}/[A-Za-z0-9_-][A-Za-z0-9._-]{{0,250}}", name) is not None
 
 
 def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
-    """Files in the evidence that nothing there names, so that nobody replays them."""
+    """Return the files in the evidence that no list names, so that nobody replays them."""
     named = {INVENTORY, *inventory.ledgers, *inventory.receipts, *inventory.witnessed}
     for run in result.runs:
         here = run.folder.relative_to(base).as_posix()
@@ -177,7 +178,7 @@ def _is_taken(name: str) -> bool:
 
 
 def _exported(path: Path) -> bytes:
-    """The bytes of an export; a SQLite ledger is exported, without replies."""
+    """Return a ledger as the bytes of an export. A SQLite ledger is exported without its replies."""
     if not is_sqlite(path):
         return path.read_bytes()
     with read_ledger_file(path) as store, store.snapshot():
@@ -211,7 +212,7 @@ REPEATED = (
 )
 SIMULATED = "This was a simulation: whoever ran it held all records and all keys, and no hospital was asked."
 EACH = ledger_terms(None, LABEL).partition(":")[2].partition(";")[0].strip()
-"""A ledger's words for the unit if each record is one."""
+"""A ledger's words for the privacy unit if each record is a unit of its own."""
 
 
 class CuratorSpent(NamedTuple):
@@ -230,7 +231,7 @@ class CuratorSpent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What was spent at one curator in one repeat of a run, or by a ledger that was given by itself."""
+    """What was spent at one curator in one repeat of a run, or according to a ledger outside of any run."""
 
     row: Sum  # over all learners and versions
     run: str  # its folder; "" for ledgers given by themselves
@@ -245,13 +246,15 @@ class _Part:
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
     """What each curator spent, over all runs and ledgers.
 
-    What one curator spent in several parts of the evidence is added up; it is known by a key or by its records' name.
-    Repeats of one simulation are added up, too, curator by curator: nothing shows that they had different people.
+    What one curator spent in several parts of the evidence is added up. Parts belong to one curator if they share a key
+    or the name of the records. Repeats of one simulation are added up, too, curator by curator: nothing shows that they
+    had different people.
 
     `one_curator_each`: whether every unit is at one curator only.
 
     Raises:
-        ConfigurationError: nothing was spent anywhere, or something is not private as claimed, or not installed.
+        ConfigurationError: nothing was spent anywhere, or a query is not private as claimed, or its kind is not
+            installed.
     """
     check_private(proof)
     parts = _parts(proof.result)
@@ -286,12 +289,12 @@ def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
 
 
 def _largest(parts: Sequence[_Part]) -> Fraction:
-    """The most that one curator spent in a repeat."""
+    """Return the most that one curator spent in a repeat."""
     return max(sum((part.row.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
 
 
 def check_private(proof: Replay) -> None:
-    """Refuse what was signed as not private, and plans whose releases are not private, or are of unknown kinds.
+    """Refuse what is signed as not private, and plans with releases that are not private or of unknown kinds.
 
     Raises:
         ConfigurationError: there is such a signature or plan.
@@ -310,7 +313,7 @@ def check_private(proof: Replay) -> None:
 
 
 def not_private(plan: Plan) -> str:
-    """Why a plan proves no privacy; "" where it does."""
+    """Say why a plan proves no privacy; "" if it does."""
     missing = AUDITED_KINDS.missing(plan)
     if missing:
         return f"a plan asks for {printable(', '.join(missing))}, which is not installed here"
@@ -325,7 +328,7 @@ def not_private(plan: Plan) -> str:
 
 
 def kind_name(planned: Planned) -> str:
-    """A planned query's kind, with what it releases."""
+    """Name a planned query's kind and what it releases."""
     release = getattr(planned, "release", "")
     return f"{planned.kind}/{release}" if release else planned.kind
 
@@ -398,7 +401,7 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
 
 
 def _conditions(parts: Sequence[_Part]) -> Iterator[str]:
-    """Sentences on what of the spending holds on a condition."""
+    """Return a sentence for each part of the spending that holds on a condition only."""
     for part in parts:
         for proviso, amount in part.row.provisos.items():
             yield f"Of what {part.name} spent, {amount} was {proviso}."

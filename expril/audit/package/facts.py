@@ -33,7 +33,7 @@ Text = Annotated[str, msgspec.Meta(max_length=20_000)]
 
 
 class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The file; `TEMPLATE` says what its keys are."""
+    """The content of the file; `TEMPLATE` explains its keys."""
 
     name: Text = ""
     intended_use: Text = ""
@@ -53,7 +53,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def slug(self) -> str:
-        """The name as a part of a URL."""
+        """The deployment's name as a part of a URL."""
         return re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_") or "deployment"
 
 
@@ -64,7 +64,7 @@ def read_facts(path: Path) -> Facts:
     """Read the file.
 
     Raises:
-        ConfigurationError: it cannot be read, or something in it is missing, and what.
+        ConfigurationError: the file cannot be read, or lacks a needed fact, which the message names.
     """
     where = f"facts file {path.name}"
     text = read_text_file(path, "facts file", remedy="write a template: expril audit package --template FILE")
@@ -77,7 +77,7 @@ def check_facts(facts: Facts, where: str) -> None:
     """Check that no needed fact is missing.
 
     Raises:
-        ConfigurationError: something is missing, or publication_date is no date.
+        ConfigurationError: a needed fact is missing, or publication_date is no date.
     """
     missing = [name for name in NEEDED if _is_blank(getattr(facts, name))]
     if missing:

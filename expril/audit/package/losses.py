@@ -1,9 +1,9 @@
 """The loss of every question in a package, enumerated; and the audit in it, judged by its attacks' numbers.
 
 A loss is enumerated from the law of the noise: nothing is drawn, and no formula is used while scales are small. A
-question over m partitions moves one number of each by at most c S (c records of a unit, S steps of a record). Within
-one partition any move of c S in L1 loses no more than one number that moves by c S. So its loss is that of m
-independent numbers, each moved by c S.
+question over m partitions is moved most if one number of each moves by c S: a unit has c records of S steps each. The
+reason is that spreading a move of c S in L1 over a partition's numbers loses no more than moving one number by c S. So
+its loss is that of m independent numbers, each moved by c S.
 """
 
 import math
@@ -29,17 +29,17 @@ from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan, Planned
 
 LEAST_DRAWS = 10_000
-"""From each of two inputs, as expril audit all --quick takes. A kind that answers slowly is attacked with fewer."""
+"""Draws from each of two inputs, as `expril audit all --quick` takes them. Kinds that answer slowly get fewer."""
 MOST_ALARMS = 0.05
 
 
 def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[str]]:
-    """Claims in an audit that its own numbers contradict, and controls that it did not run.
+    """Find claims in an audit that its own numbers contradict, and controls that it did not run.
 
     Whatever the accepted `plans` ask for must have been attacked.
 
     Returns:
-        (what is wrong in any version, controls of this version that it lacks).
+        What is wrong, whatever version made the audit; and the controls of this version that it lacks.
     """
     wrong = []
     for kind in result.kinds:
@@ -76,7 +76,7 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
 
 
 def _above(attack: Attack, exact: float | None, *, least: int) -> tuple[bool, str]:
-    """Whether an attack proves a larger loss than is claimed, in exact rationals; and why it proves nothing, or "".
+    """Whether an attack proves a loss above the claim, in exact rationals; and why it proves nothing, else "".
 
     A control that is caught by few draws is caught: its bound takes their number into account.
     """
@@ -100,14 +100,14 @@ def _kind_names(plan: Plan) -> list[str]:
 
 
 WIDEST = 2000
-"""The widest scale that is enumerated: above, tables take minutes."""
+"""The widest scale that is enumerated; tables of wider ones take minutes."""
 MOST_SCALES = 5_000
-"""The sum of the different scales that are enumerated, narrow ones first: it takes seconds."""
+"""Narrow scales are enumerated first, until the sum of the different ones reaches this; that takes seconds."""
 FORMULA = "not enumerated, as its noise is too wide: m c S / scale, with the scale that the noise library gets"
 
 
 class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One question as it was planned."""
+    """The enumerated loss of one planned question."""
 
     asks: str  # its kind and what it releases
     partitions: int  # partitions, scale, steps: m, scale (exact, as text) and S; 0, "" and 0 where its kind has none
@@ -122,9 +122,10 @@ class ExactLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 def exact_losses(plans: Iterable[tuple[Plan, int | None]]) -> tuple[ExactLoss, ...]:
-    """The losses of all different questions of some plans.
+    """Compute the losses of all different questions of some plans.
 
-    Each plan comes with the bound c of the curator that accepted it. A plan whose c is None, not known, is left out.
+    Each plan comes with the contribution bound c of the curator that accepted it, or None if it is not known. Such a
+    plan is left out.
     """
     questions = {(planned, bound): None for plan, bound in plans if bound is not None for planned in _queries(plan)}
     losses: dict[ExactLoss, None] = {}

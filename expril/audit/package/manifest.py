@@ -1,6 +1,6 @@
-"""The signed list of the hashes of all files of a folder: a changed byte is found, and its file is named.
+"""The signed list of a folder's files with their hashes, by which a changed file is found and named.
 
-Files of a package must be plain files of a bounded size; JSON must be in its one form.
+Files of a package must be plain files of a bounded size. JSON files must be exactly as `as_json` writes them.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ MOST_BYTES = 2**26
 
 
 def is_plain(path: Path) -> bool:
-    """Whether it is a plain file: no link, no pipe, no device, no folder."""
+    """Whether the path is a plain file, and not a link, a pipe, a device or a folder."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def read_bytes(folder: Path, name: str) -> bytes:
     """The bytes of a file in a package.
 
     Raises:
-        ConfigurationError: it is missing, no plain file, or larger than any.
+        ConfigurationError: the file is missing, is no plain file, or is larger than any file of a package.
     """
     path = folder / name
     try:
@@ -43,7 +43,7 @@ def read_bytes(folder: Path, name: str) -> bytes:
 
 
 def as_json(value: object) -> bytes:
-    """The one form of a JSON file in a package."""
+    """Return the only accepted bytes of a JSON file with this content."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
@@ -51,7 +51,7 @@ def read_json(folder: Path, name: str, kind: Any = Any) -> Any:
     """A JSON file, as plain values or as a struct.
 
     Raises:
-        ConfigurationError: as `read_bytes`, or it holds none, or a key twice.
+        ConfigurationError: the file cannot be read, is no JSON, or holds a key twice.
     """
     data = read_bytes(folder, name)
     try:
@@ -78,7 +78,7 @@ class Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a folder holds, and who says so."""
+    """The list of a folder's files, with the packager's key."""
 
     format: Literal["expril audit package 1"]  # `FORMAT`
     expril: str  # version that wrote it
@@ -100,7 +100,7 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
     `key`: of the packager; `expril`: its version; `created`: when, as ISO 8601.
 
     Raises:
-        ConfigurationError: something in it is no plain file.
+        ConfigurationError: the folder holds something that is no plain file.
     """
     files = {}
     for name, path in _there(folder).items():
@@ -122,7 +122,8 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
     `key`: public key that must have signed it, hexadecimal; "" takes the one that it names.
 
     Returns:
-        The list, None where it cannot be read; and what is wrong, a sentence each that begins with the file.
+        The list, or None if it cannot be read; and a sentence for each thing that is wrong, which begins with the
+        file's name.
 
     Raises:
         ConfigurationError: the folder holds no package.
@@ -167,12 +168,12 @@ def packed(path: Path) -> Packed:
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Names in a folder that are no plain files; nothing is opened."""
+    """Return the names in a folder that are no plain files. Nothing is opened."""
     return [name for name, path in _there(folder, all_files=True).items() if not is_plain(path)]
 
 
 def _there(folder: Path, *, all_files: bool = False) -> dict[str, Path]:
-    """Path inside a folder -> path, of everything there that is no folder; links are not followed.
+    """Map relative to full paths of everything in a folder but folders. Links are not followed.
 
     Raises:
         ConfigurationError: folders are nested too deep.
@@ -195,7 +196,7 @@ def _signature(signed: Signed) -> bytes:
 
 
 def _in_one_form(data: bytes, kind: type[T], form: Callable[[T], bytes]) -> T | None:
-    """What a file states; None if it cannot be read, or is not in the one form that is written."""
+    """Return a file's content; None if it cannot be read, or its bytes are not those that `as_json` writes."""
     try:
         value = msgspec.json.decode(data, type=kind)
         return value if form(value) == data else None

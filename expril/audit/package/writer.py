@@ -46,7 +46,7 @@ class WrittenPackage:
     open: tuple[str, ...]  # what the evidence leaves open, a sentence each
 
     def as_object(self) -> dict[str, object]:
-        """For machines."""
+        """Return the result as plain JSON values."""
         return {
             "package": str(self.folder),
             "files": self.files,
@@ -69,11 +69,11 @@ def write_package(
     witnessed: Sequence[Path] = (),
     tick: Tick = quiet,
 ) -> WrittenPackage:
-    """Write a package; all of it, or nothing.
+    """Write a whole package. If anything fails, nothing is written.
 
-    `paths`: folders of runs, exports of ledgers, SQLite ledgers; `out`: folder that must not exist; `key`: of the
-    packager; `audit`: result of a whole audit, and when it was made; `schema`: the registry's; None leaves the entry
-    unchecked; `created`: now, as ISO 8601; `receipts`, `witnessed`: files that learners and witnesses hold.
+    `paths`: folders of runs, exports of ledgers, SQLite ledgers; `out`: folder to make; `key`: the packager's; `audit`:
+    result of a whole audit, and its time; `schema`: the registry's, or None to leave the entry unchecked; `created`:
+    time as ISO 8601; `receipts`, `witnessed`: files that learners and witnesses hold.
 
     Raises:
         ConfigurationError: the folder exists, the evidence does not prove its sums, or the entry does not fit.

@@ -1,14 +1,14 @@
 """What was spent, recomputed from signed bytes alone: transcripts, receipts, ledgers. No data, no curator's code.
 
-* `audit`: everything given together, and what it adds up to
-* `verdicts`: the verdict on it, from one transcript to all
-* `runs`: a run's folder: its list, transcripts and ledgers, held against each other
-* `reports`: what is told for people, against what transcripts and ledgers prove
+* `audit`: the audit of all inputs together, and its sums
+* `verdicts`: verdicts on a transcript, a ledger, a run and all inputs together
+* `runs`: a run's folder: its list, transcripts and ledgers, compared with each other
+* `reports`: reports for people, compared with what transcripts and ledgers prove
 * `ledger`: one ledger's file, audited by itself
-* `entries`: its entries read, and what they add up to
-* `replay`: the rules that they must keep, and what a ledger that was rolled back must enter as spent
+* `entries`: the reader of its entries, and the sums over them
+* `replay`: the rules for entries, and what a ledger that was rolled back must enter as spent
 * `bounds`: costs computed anew from plans
-* `receipts`: receipts and witnessed checkpoints, held against a ledger
+* `receipts`: receipts and witnessed checkpoints, compared with a ledger
 * `sums`, `losses`: exact sums, and (epsilon, delta)
 """
 

@@ -1,4 +1,4 @@
-"""The audit of everything that is given together: runs, ledgers, receipts, witnessed checkpoints.
+"""The audit of all inputs together: runs, ledgers, receipts, witnessed checkpoints.
 
 Its one result is shown on the terminal, as JSON and as a page. What was spent is summed by curator, learner, version of
 the records and privacy unit, from ledgers, and from transcripts of curators whose ledger is missing.
@@ -40,13 +40,13 @@ def recompute(
     """Recompute what was spent, from what was signed.
 
     `paths`: folders of runs, or of runs at several epsilons; exports of ledgers, SQLite ledgers; `pins`: public keys
-    known from elsewhere; None takes the runs' own, and says so; `receipts`: files with receipts that learners hold;
-    `witnessed`: files with heads that witnesses co-signed; `witnesses`: public keys of witnesses, known from elsewhere;
-    None takes all, and says so; `delta`: of each accepted plan, in (0, 1); None computes no (epsilon, delta);
-    `every_signature`: check all signatures of long ledgers, too.
+    known from elsewhere; None takes the runs' own keys, and the result says so. `receipts`: files with receipts that
+    learners hold. `witnessed`: files with checkpoints that witnesses co-signed. `witnesses`: public keys of witnesses,
+    known from elsewhere; None takes every witness, and the result says so. `delta`: of each accepted plan, in (0, 1);
+    None computes no (epsilon, delta). `every_signature`: check all signatures of long ledgers, too.
 
     Raises:
-        ConfigurationError: a file of receipts or heads is none, or delta is out of its range.
+        ConfigurationError: a file holds no receipt or no checkpoint, or delta is out of its range.
     """
     if delta is not None and not 0 < delta < 1:
         raise ConfigurationError("--delta must lie between 0 and 1, such as 1e-6")
@@ -74,7 +74,7 @@ def recompute(
 def _read_all(
     paths: Iterable[Path], pins: Pins | None, kinds: AuditedKinds, tick: Tick, result: Recomputed
 ) -> list[Path]:
-    """Read all runs; returns the paths that are ledgers."""
+    """Read all runs, and return the paths of ledgers."""
     lone_paths = []
     for path in paths:
         try:
@@ -99,7 +99,7 @@ def _audit_lone_ledger(
     every: bool,
     tick: Tick,
 ) -> None:
-    """Audit a ledger that was given by itself, and add it to the result."""
+    """Audit a ledger outside of any run, and add it to the result."""
     try:
         audit = audit_ledger(
             path,
@@ -177,7 +177,7 @@ def _two_histories(ledger: AuditedLedger, other: AuditedLedger) -> Iterator[str]
 
 
 def _unlike_notes(ledgers: Sequence[AuditedLedger]) -> Iterator[str]:
-    """Joint actions that several ledgers note, and not alike."""
+    """Return a sentence for each joint action that ledgers note differently."""
     first: dict[str, tuple[AuditedLedger, InCommon]] = {}
     for ledger in ledgers:
         for joint in ledger.audit.replayed.remarks.in_common():
@@ -198,7 +198,7 @@ def _receipts_of(run: RunProof, *, proven: bool = False) -> Iterator[HeldReceipt
 
 
 def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, str]:
-    """File -> text of the checkpoints whose signatures fit; what is wrong with others is a complaint.
+    """Return the texts of checkpoints with fitting signatures, by file. Others become complaints.
 
     Raises:
         ConfigurationError: a file is no checkpoint.
@@ -243,7 +243,7 @@ def add_sums(result: Recomputed, kinds: AuditedKinds) -> None:
 
 
 def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence[AuditedLedger]) -> bool:
-    """Whether `other` begins with all of `ledger`, or is the same given earlier: then `ledger` is not counted again."""
+    """Whether `other` begins with all of `ledger`, or equals it and came earlier, so that `ledger` is not counted."""
     long, short = other.audit.replayed, ledger.audit.replayed
     if other is ledger or not short.hashes or len(long) < len(short):
         return False
@@ -252,7 +252,7 @@ def _goes_on_from(other: AuditedLedger, ledger: AuditedLedger, ledgers: Sequence
 
 
 def _transcript_sums(run: RunProof, there: set[bytes], kinds: AuditedKinds) -> list[Sum]:
-    """What receipts prove of curators without a ledger: by repeat, curator and learner, then over all learners."""
+    """Sum what receipts prove for curators without a ledger: by repeat, curator and learner, then over learners."""
     places: dict[bytes, tuple[int, int]] = {}
     rows: dict[tuple[bytes, str], Sum] = {}
     bounds = Bounds(kinds)
@@ -280,7 +280,7 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: AuditedKinds) -> l
 
 
 def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tuple[str, Fraction]]:
-    """(condition, amount) of each charge in a receipt that holds on a condition only."""
+    """Return (condition, amount) of each charge in a receipt that holds on a condition only."""
     proof = exchange.proof
     if proof is None or proof.plan is None:
         return
@@ -294,7 +294,7 @@ def _on_conditions(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[tupl
 
 
 def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction | None]:
-    """Cost under integral privacy of the queries that receipts show as charged; of the whole plan if more may be."""
+    """Return costs under integral privacy of the queries with receipts; of the whole plan if more may be charged."""
     proof = exchange.proof
     if proof is None or proof.plan is None:
         return

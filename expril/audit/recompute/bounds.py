@@ -1,8 +1,8 @@
-"""What a query costs, computed anew from the plan; and the bound c that a lone ledger's costs imply.
+"""A query's cost, computed anew from its plan; and the contribution bound c that a ledger's costs imply.
 
-No entry of a ledger names c, the most records that one privacy unit contributes. A card does. Without a card, c is the
-whole number that makes every recomputed cost the reserved one: a curator that always reserved the same share of every
-cost can be found by a card alone.
+No entry of a ledger names c, the most records that one privacy unit contributes, but a curator's signed card does.
+Without a card, c is taken to be the whole number with which every recomputed cost equals the reserved one. A curator
+that reserved the same fraction of every cost is then not found: that needs a card.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ from protocol.plans import Plan
 from protocol.query_kind import Kinds
 
 MOST_BOUND = 2**20
-"""Largest c of a card."""
+"""The largest c that a card may state."""
 _ANY, _NONE = -1, 0
 """_ANY: the query costs the same whatever c is. _NONE: no c gives this cost."""
 Cards = dict[tuple[bytes, bytes], int]
@@ -27,7 +27,7 @@ Cards = dict[tuple[bytes, bytes], int]
 
 
 def not_private(plan: Plan, kinds: Kinds) -> tuple[int, ...]:
-    """Numbers, from 1, of a plan's queries of installed kinds that are not as private as their costs say."""
+    """Return the numbers, from 1, of queries of installed kinds that are less private than their costs say."""
     return tuple(number for number in range(1, len(plan.queries) + 1) if not _is_private(plan, number - 1, kinds))
 
 
@@ -51,10 +51,10 @@ def _proviso(plan: Plan, query: int, kinds: Kinds) -> str:
 
 
 class Bounds:
-    """The bound c of each study, from cards or implied.
+    """The contribution bound c of each study, from cards or implied by costs.
 
-    `kinds`: installed; of others' queries nothing is computed. Kept as an attribute. `cards_of`: curator's public key
-    -> (learner, study) -> c of its signed card, where a transcript has one.
+    `kinds`: the installed kinds; nothing is computed for queries of others. `cards_of`: curator's public key ->
+    (learner, study) -> c of its signed card, if a transcript has one.
     """
 
     def __init__(self, kinds: AuditedKinds, cards_of: Callable[[bytes], Cards] = lambda curator: {}) -> None:  # noqa: ARG005
@@ -69,11 +69,11 @@ class Bounds:
         self._of_costs = lru_cache(maxsize=16_384)(self._read)
 
     def know(self, curator: bytes) -> None:
-        """Take the cards of a key that signs this ledger, from some entry on."""
+        """Take the cards of a key that signs this ledger from some entry on."""
         self.cards |= self._cards_of(curator)
 
     def shape(self, plan: Plan) -> Shape:
-        """The shape of a plan, made once for all studies that have it."""
+        """Return the shape of a plan; studies with the same plan share it."""
         queries = tuple(map(bytes, plan.queries))
         shape = self._shapes.get(queries)
         if shape is None:
@@ -92,7 +92,7 @@ class Bounds:
         return shape
 
     def learn(self, study: Study) -> str:
-        """Compare a study's reserved costs with its plan's; returns what is wrong with them, or ""."""
+        """Compare a study's reserved costs with those of its plan, and say what is wrong, or ""."""
         try:
             card = self.cards.get((study.learner, study.study))
             implied, complaint = self._of_costs(study.shape, study.price, card)
@@ -106,7 +106,7 @@ class Bounds:
 
     @cached_property
     def bound(self) -> int | None:
-        """c, once all is replayed: the cards', else what most costs imply; None if cards differ or nothing tells."""
+        """Return c after the replay: the cards' c, else most costs' c; None if cards differ or nothing implies it."""
         if self.cards:
             bounds = set(self.cards.values())
             return bounds.pop() if len(bounds) == 1 else None
@@ -114,7 +114,7 @@ class Bounds:
         return counted.most_common(1)[0][0] if counted else None
 
     def contradictions(self, studies: Iterator[Study]) -> Iterator[tuple[Study, str]]:
-        """Studies whose costs imply a whole number c, but another one than the rest of the ledger."""
+        """Return the studies whose costs imply another whole number c than the rest of the ledger."""
         bounds = set(self.cards.values()) or set(filter(None, [self.bound]))
         elsewhere = " or ".join(str(bound) for bound in sorted(bounds))
         whose = "on cards" if self.cards else "elsewhere in this ledger"
@@ -130,7 +130,7 @@ class Bounds:
             yield study, text
 
     def shortfall(self, study: Study) -> Fraction:
-        """What the charged queries of a study cost beyond what was reserved for them; 0 if c is not known."""
+        """Return by how much a study's charged queries cost more than was reserved for them; 0 if c is not known."""
         bound = self.cards.get((study.learner, study.study), self.bound)
         if bound is None:
             return ZERO
@@ -143,13 +143,13 @@ class Bounds:
         return missing
 
     def _due(self, shape: Shape, query: int, bound: int) -> Fraction:
-        """What a query costs; KeyError if its kind is not installed."""
+        """Return a query's cost; KeyError if its kind is not installed."""
         if shape.kinds[query] not in self._kinds:
             raise KeyError
         return self._kinds.cost(self._kinds.query(shape.plan, query), bound)
 
     def _read(self, shape: Shape, price: Price, card: int | None) -> tuple[int, str]:
-        """(the implied bound, what is wrong)."""
+        """Return the implied bound, and what is wrong."""
         implied = _ANY
         for number, cost in enumerate(price.costs, start=1):
             if shape.kinds[number - 1] not in self._kinds:
@@ -171,7 +171,7 @@ class Bounds:
         return implied, ""
 
     def _bound(self, planned: Any, cost: Fraction) -> int:
-        """The c at which a query has this cost. Costs never fall as c grows."""
+        """Find the c at which a query has this cost. Costs never fall as c grows."""
         unit_cost = self._kinds.cost(planned, 1)
         if self._cost(planned, MOST_BOUND) == unit_cost:
             return _ANY if cost == unit_cost else _NONE
@@ -182,7 +182,7 @@ class Bounds:
         return place if place <= MOST_BOUND and self._cost(planned, place) == cost else _NONE
 
     def _cost(self, planned: Any, bound: int) -> Fraction:
-        """As `Kinds.cost`; a cost too long to be written counts as larger than any other."""
+        """Return `Kinds.cost`. A cost too long to be written counts as larger than any other."""
         try:
             return self._kinds.cost(planned, bound)
         except RemoteProtocolError:

@@ -1,8 +1,8 @@
-"""A ledger's entries read from their bytes, and what they add up to: studies, requests, charges, learners, findings.
+"""A reader of a ledger's entries, and their sums: studies, requests, charges, learners, findings.
 
-This is the auditor's own reader of the format of `protocol.ledger.entries`. It takes what `decode_entry` takes, in a
-fraction of the time: an amount is checked once for each different text, since a ledger of a million entries has few.
-The rules by which entries are summed are in `replay`.
+This is the auditor's own reader of the format of `protocol.ledger.entries`. It accepts the same bytes as
+`decode_entry`, but takes a fraction of the time: equal texts of amounts are checked once, and a ledger of a million
+entries has few different ones. The rules by which entries are summed are in `replay`.
 """
 
 import math
@@ -29,24 +29,24 @@ from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, plus, shorte
 from protocol.transcript import Replay
 
 MOST = 200
-"""Findings of a ledger that are listed; further ones are only counted."""
+"""Number of a ledger's findings that are listed; further ones are only counted."""
 
 
 def as_text(amount: Fraction) -> str:
-    """An amount as text: exact, or rounded up if it is too long."""
+    """Return an amount as text: exact, or rounded up if that is too long."""
     return str(shorten(amount, math.ceil))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong."""
+    """Something that is wrong in a ledger."""
 
     index: int  # of the entry; -1 where no entry is meant
     text: str  # what is wrong, with its place
 
 
 class Findings(list[Finding]):
-    """Findings in the order in which they were made; the first `MOST` are listed, the others counted."""
+    """Findings in the order in which they were made. The first `MOST` are listed, and the others are counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,19 +60,19 @@ class Findings(list[Finding]):
             self.uncounted += 1
 
     def texts(self) -> list[str]:
-        """For people, by place."""
+        """Return the findings for people, by place."""
         texts = [item.text for item in sorted(self, key=lambda item: item.index)]
         return [*texts, f"and {self.uncounted} more"] if self.uncounted else texts
 
 
 ZERO = Fraction(0)
 OPEN, ASKED, ENDED = "open", "asked", "ended"
-"""A study that may ask, one that waits for an answer, one that was closed or has expired."""
+"""States of a study: it may ask, it waits for an answer, or it was closed or has expired."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What all studies with one and the same plan share; compared by identity."""
+    """A plan's queries, kept once for all studies with this plan. Shapes are compared by identity."""
 
     plan: Plan
     kinds: tuple[str, ...]  # name of each query's kind
@@ -87,14 +87,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Price:
-    """What a plan's queries may be charged; compared by identity."""
+    """The most that may be charged for each of a plan's queries. Prices are compared by identity."""
 
     costs: tuple[Fraction, ...]  # of each query, as the RESERVE entry says
     sums: tuple[Fraction, ...]  # of the first 0, 1, 2, ... queries
 
     @property
     def total(self) -> Fraction:
-        """Of the whole plan."""
+        """The cost of the whole plan."""
         return self.sums[-1]
 
 
@@ -125,12 +125,12 @@ class Study:
 
     @property
     def spent(self) -> Fraction:
-        """Charged so far."""
+        """The amount charged so far."""
         return self.price.sums[self.charged_count] if self.amounts is None else self.amounts_sum
 
     @property
     def remaining(self) -> Fraction:
-        """What is still set aside."""
+        """The reserved amount that is not charged yet."""
         return ZERO if self.state == ENDED else self.price.total - self.spent
 
     @property
@@ -139,7 +139,7 @@ class Study:
         return list(range(self.charged_count)) if self.amounts is None else sorted(self.amounts)
 
     def left_for(self, query: int) -> Fraction:
-        """What a query may still be charged."""
+        """Return how much may still be charged for a query."""
         cost = self.price.costs[query]
         if self.amounts is None:
             return cost if query >= self.charged_count else ZERO
@@ -180,7 +180,7 @@ class Effect:
 
 
 class Charge(NamedTuple):
-    """A charge, for the budget over time."""
+    """A charge, as an event in the use of the budget over time."""
 
     entry: int  # index of its entry
     study: Study
@@ -189,7 +189,7 @@ class Charge(NamedTuple):
 
 
 class Running:
-    """Amounts in the order of entries; sums are computed when needed."""
+    """Amounts in the order of their entries. Sums are computed when needed."""
 
     __slots__ = ("_amounts", "_places", "_sums")
 
@@ -204,7 +204,7 @@ class Running:
         self._amounts.append(amount)
 
     def at(self, place: int) -> Fraction:
-        """The sum up to an entry."""
+        """Return the sum up to an entry."""
         count = bisect_right(self._places, place)
         while len(self._sums) <= count:
             self._sums.append(plus(self._sums[-1], self._amounts[len(self._sums) - 1]))
@@ -212,7 +212,7 @@ class Running:
 
     @property
     def total(self) -> Fraction:
-        """The sum of all. Equal amounts are mostly one and the same object, and are counted first."""
+        """Return the sum of all amounts. Equal ones are mostly one object, and are counted before they are added."""
         distinct = {id(amount): amount for amount in self._amounts}
         counted = Counter(map(id, self._amounts))
         return total_of(times * distinct[name] for name, times in counted.items())
@@ -220,7 +220,7 @@ class Running:
 
 @dataclass
 class Purses:
-    """What each learner has spent. A key that is bound to no name is a learner of its own."""
+    """The spending of each learner. A key that is bound to no name is a learner of its own."""
 
     # key -> (index of the entry that binds it, the learner's name)
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)
@@ -237,15 +237,15 @@ class Purses:
         purse.add(index, amount)
 
     def name_of(self, key: bytes) -> str:
-        """The name to which a key is bound; "" if it is bound to none."""
+        """Return the name to which a key is bound; "" if it is bound to none."""
         return self.bound[key][1] if key in self.bound else ""
 
     def keys_of(self, key: bytes) -> tuple[bytes, ...]:
-        """All keys of the learner with this one."""
+        """Return all keys of the learner that has this one."""
         return tuple(self.keys.get(self.name_of(key), ())) or (key,)
 
     def by_learner(self, key: bytes, index: int) -> Fraction:
-        """What a learner had spent after an entry, over all keys bound to it by then."""
+        """Return what a learner had spent after an entry, over all keys bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         bound_keys = [other for other in self.keys[name] if self.bound[other][0] <= index] if at <= index else []
         return total_of(self.spent[own_key].at(index) for own_key in {key, *bound_keys} if own_key in self.spent)
@@ -257,7 +257,7 @@ _Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As `protocol.ledger.entries.Entry`, field by field, but amounts are any texts: `read_entry` checks them."""
+    """An entry with the fields of `protocol.ledger.entries.Entry`. Amounts are any texts, which `read_entry` checks."""
 
     index: Index
     previous: Digest
@@ -280,14 +280,14 @@ class ReadEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ReadStatefulEntry(ReadEntry, frozen=True, kw_only=True):
-    """As `protocol.ledger.entries.StatefulEntry`."""
+    """An entry with the fields of `protocol.ledger.entries.StatefulEntry`."""
 
     state: Digest
     state_size: _Size
 
 
 class ReadLostEntry(ReadEntry, frozen=True, kw_only=True):
-    """As `protocol.ledger.entries.LostEntry`."""
+    """An entry with the fields of `protocol.ledger.entries.LostEntry`."""
 
     lost_stubs: Annotated[bytes, msgspec.Meta(max_length=MOST_LOST * STUB)] = msgspec.field(name="lost")
     spent: tuple[tuple[Key, str], ...]
@@ -299,10 +299,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def read_entry(body: bytes) -> ReadEntry:
-    """The entry of these bytes.
+    """Read an entry from its bytes.
 
     Raises:
-        LedgerCorruptError: they are not the one encoding of an entry.
+        LedgerCorruptError: the bytes are not the one encoding of an entry.
     """
     try:
         entry = _decoded(body)
@@ -327,9 +327,10 @@ def _decoded(body: bytes) -> ReadEntry:
 
 @lru_cache(maxsize=65_536)
 def amount_of(text: str) -> Fraction:
-    """The amount that a text states; ValueError if it states none. Equal texts mostly give one and the same object.
+    """Return the amount in a text; ValueError if it holds none. Equal texts mostly give the same object.
 
-    It is exact, or rounded up if its denominator is longer than any that is summed: `protocol.rationals.shorten`.
+    The amount is exact, unless its denominator is too long to be summed; then `protocol.rationals.shorten` rounds it
+    up.
     """
     if len(text) > _LONGEST or not _AMOUNT.match(text):
         raise ValueError(text)
@@ -338,7 +339,7 @@ def amount_of(text: str) -> Fraction:
 
 @lru_cache(maxsize=16_384)
 def price_of(costs: tuple[str, ...]) -> Price:
-    """The price that these texts state; raises as `amount_of`.
+    """Return the price with these texts as costs; ValueError if one of them is no amount.
 
     Costs whose common denominator is far beyond that of any plan (`Kinds.plan_cost`) are rounded up.
     """
@@ -353,7 +354,7 @@ def price_of(costs: tuple[str, ...]) -> Price:
 
 
 class InCommon(NamedTuple):
-    """What a ledger notes of an action that several curators took together."""
+    """A ledger's note of an action that several curators took together."""
 
     entry: int  # index of the last entry that tells of it
     action: str  # which
@@ -370,7 +371,7 @@ class _ReadQuery(NamedTuple):
 class Remarks:
     """The notes of one ledger's charges and answers.
 
-    `kinds`: installed; of others' queries nothing is said.
+    `kinds`: the installed kinds; queries of other kinds are skipped.
     """
 
     def __init__(self, kinds: AuditedKinds) -> None:
@@ -381,7 +382,7 @@ class Remarks:
         self._by_query: dict[tuple[Study, int], list[tuple[int, str]]] = {}
 
     def take(self, entry: ReadEntry, study: Study, keys: Collection[bytes]) -> str:
-        """Keep the note of a charge; returns what is wrong with it, or ""."""
+        """Keep the note of a charge, and say what is wrong with it, or ""."""
         query, number = study.shape.places[entry.sequence - 1]
         audit = self._kinds.audits.get(study.shape.kinds[query])
         if entry.note:
@@ -403,7 +404,7 @@ class Remarks:
             self.by_answer[entry.request] = entry.note
 
     def in_common(self) -> Iterator[InCommon]:
-        """What this ledger notes of actions that several curators took together."""
+        """Return the notes of actions that several curators took together."""
         for (study, query), notes in self._by_query.items():
             try:
                 self._kinds.query(study.shape.plan, query)
@@ -414,7 +415,7 @@ class Remarks:
                 yield InCommon(notes[-1][0], *joint_action)
 
     def differing(self, request: bytes, query: Query, proof: Replay) -> str:
-        """What a charge's note should say by the request that was charged; "" if it says that."""
+        """Return the note that a charge should have by its request; "" if it has that note."""
         read_query = self._read_query(query, proof, lambda kind: self._kinds.audits[kind.name].checks_notes)
         if read_query is None:
             return ""
@@ -422,13 +423,13 @@ class Remarks:
         return "" if should == self.by_request.get(request, "") else should or "nothing"
 
     def unlike_release(self, request: bytes, query: Query, release: bytes, proof: Replay) -> str:
-        """What an answer's note should say by the bytes that were released; "" if it says that."""
+        """Return the note that an answer should have by the released bytes; "" if it has that note."""
         read_query = self._read_query(query, proof, lambda kind: kind.notes_releases)
         should = "" if read_query is None else read_query.kind.release_note(release, read_query.question)
         return "" if should == self.by_answer.get(request, "") else should or "nothing"
 
     def _read_query(self, query: Query, proof: Replay, notes: Callable[[QueryKind], bool]) -> _ReadQuery | None:
-        """A query, read; None if its kind notes nothing, or the query or its transcript cannot be read."""
+        """Read a query; None if its kind writes no notes, or the query or its transcript cannot be read."""
         if proof.card is None or proof.plan is None or not 1 <= query.sequence <= len(proof.plan.places):
             return None
         place = proof.plan.places[query.sequence - 1]

@@ -1,11 +1,11 @@
-"""One ledger, audited by itself: its file, chain, rules, costs, signatures, stored replies, and what its charges mean.
+"""The audit of one ledger's file: its chain, rules, costs, signatures, stored replies, terms and plans.
 
-The file is an export or a SQLite ledger. Nothing is written, not even beside it: SQLite opens the file read-only and as
-one that nobody changes. A write-ahead log beside it is not read.
+The file is an export or a SQLite ledger. Nothing is written, not even beside the file, which SQLite opens as read-only
+and immutable. A write-ahead log beside it is not read.
 
-An Ed25519 verification takes longer than all else that an entry needs, so not every signature of a long ledger is
-checked. The newest signature of each key covers all entries before it: the chain under it cannot be changed. The others
-of an export are covered by the digests of its blocks.
+Verifying a signature takes longer than the rest of the work on an entry, so not every signature of a long ledger is
+checked. The newest signature of each key covers all entries before it, as they are chained by hashes. The other
+signatures of an export are covered by the digests of its blocks.
 """
 
 import hashlib
@@ -44,12 +44,12 @@ _FIRST_VERSION = (
 
 
 class UnreadableError(ConfigurationError):
-    """A file that begins as a ledger does, of which nothing more can be read."""
+    """The file begins as a ledger does, but nothing more of it can be read."""
 
 
 @dataclass
 class Evidence:
-    """A ledger as its file has it."""
+    """The content of a ledger's file."""
 
     parts: Iterator[list[Pair]]  # entries with their signatures, in order, a part of the file at a time
     replies: dict[bytes, bytes]  # digest of a request, or `state_key` -> SHA-256 of what is stored under it
@@ -59,10 +59,10 @@ class Evidence:
 
 
 def is_ledger(path: Path) -> bool:
-    """Whether a path is a ledger's file, by its first bytes.
+    """Whether a path is a ledger's file, judged by its first bytes.
 
     Raises:
-        ConfigurationError: it is a file that begins neither as an export nor as a SQLite file does.
+        ConfigurationError: the file begins neither as an export nor as a SQLite file does.
     """
     if not path.is_file():
         return False
@@ -80,9 +80,9 @@ def open_evidence(path: Path) -> Evidence:
     """Open a ledger's file.
 
     Raises:
-        ConfigurationError: it is none.
-        UnreadableError: it is one, and damaged so that nothing of it can be read.
-        OSError: it is missing or cannot be read.
+        ConfigurationError: the file is no ledger.
+        UnreadableError: the file is a ledger, but so damaged that nothing of it can be read.
+        OSError: the file is missing or cannot be read.
     """
     with path.open("rb") as file:
         start = file.read(len(START))
@@ -103,7 +103,7 @@ def open_evidence(path: Path) -> Evidence:
 
 
 def _where(data: bytes) -> str:
-    """Where the outer form of an export breaks."""
+    """Return where the outer form of an export breaks."""
     try:
         again = encode(msgspec.msgpack.decode(data, type=LedgerExport))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -161,7 +161,7 @@ def _sqlite(path: Path) -> Evidence:
 
 
 def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[Any, ...]]:
-    """All rows; OverflowError if they hold more bytes than the file, as rows that share their pages would."""
+    """Return all rows; OverflowError if they hold more bytes than the file, as rows with shared pages may."""
     rows = []
     for row in connection.execute(query):
         room -= sum(len(value) for value in row if isinstance(value, bytes | str))
@@ -172,7 +172,7 @@ def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[A
 
 
 def read_plain(path: Path) -> bytes:
-    """Content of a plain file; OSError for anything else (a device might never end) and for impossible names."""
+    """Return a plain file's content; OSError for anything else, such as an endless device, and for impossible names."""
     try:
         if path.is_file():
             return path.read_bytes()
@@ -182,13 +182,13 @@ def read_plain(path: Path) -> bytes:
 
 
 def listed_files(folder: Path) -> dict[str, Path]:
-    """Path inside a run's folder -> path, of every file that the run's list should have."""
+    """Map relative to full paths of all files that a run's list should have."""
     there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
     return {name: path for name, path in there.items() if is_listed(name) and (path.is_symlink() or not path.is_dir())}
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; "" if it cannot be read."""
+    """Return a file's SHA-256 in hexadecimal; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -201,12 +201,12 @@ Tick = Callable[[str, int, int], None]
 
 
 def quiet(_stage: str, _done: int, _total: int) -> None:
-    """Shows no progress."""
+    """Show no progress."""
 
 
 @dataclass(eq=False)
 class LedgerAudit:
-    """What a ledger's bytes prove."""
+    """The result of auditing a ledger's file."""
 
     path: Path
     replayed: Replayed  # the sum of its entries
@@ -222,12 +222,12 @@ class LedgerAudit:
 
     @property
     def findings(self) -> Findings:
-        """What is wrong."""
+        """The texts of all findings."""
         return self.replayed.findings
 
     @property
     def curators(self) -> set[bytes]:
-        """All keys that signed an entry; a key that was only handed the ledger has signed none."""
+        """All keys that signed an entry. A key that took the ledger over, but signed nothing, is left out."""
         return {key for start, key in self.replayed.keys if start < len(self.replayed)}
 
 
@@ -243,14 +243,14 @@ def audit_ledger(
 ) -> LedgerAudit:
     """Replay a ledger's file.
 
-    `path`: an export, or a SQLite ledger; `cards_of`: curator's public key -> (learner, study) -> bound c of its signed
-    card; `curator`: public key that must be one of the ledger's; empty takes what it names; `named`: the replayed
-    ledger -> entries whose signatures are checked in any case; `every_signature`: check all of them, however many there
-    are.
+    `path`: an export, or a SQLite ledger. `cards_of`: curator's public key -> (learner, study) -> contribution bound c
+    of its signed card. `curator`: a public key that must be one of the ledger's; empty takes the keys that it names.
+    `named`: called with the replayed ledger; returns the entries whose signatures must be checked. `every_signature`:
+    check all signatures, however many there are.
 
     Raises:
-        ConfigurationError: it is no ledger, or nothing of it can be read.
-        OSError: it is missing or cannot be read.
+        ConfigurationError: the file is no ledger, or nothing of it can be read.
+        OSError: the file is missing or cannot be read.
     """
     evidence = open_evidence(path)
     bounds = Bounds(kinds, cards_of)
@@ -286,7 +286,7 @@ def audit_ledger(
 
 
 def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair | None]:
-    """Replay all entries; returns how many the file holds, and the first that does not belong to the chain."""
+    """Replay all entries. Return the number of entries in the file, and the first that does not belong to the chain."""
     entries = 0
     odd: Pair | None = None
     for part in evidence.parts:
@@ -299,7 +299,7 @@ def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair
 
 
 def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
-    """Why the chain ends. If an entry does not fit, the one before it may have been changed."""
+    """Say why the chain ends. If an entry does not fit, the one before it may have been changed."""
     place = len(replayed)
     body, signature = odd
     head = entry_hash(body)
@@ -315,7 +315,7 @@ def _broken(replayed: Replayed, odd: Pair, *, changed: bool) -> str:
 
 
 def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: bytes) -> bool:
-    """Whether this is a signed entry of another place: the one that belongs here was dropped or moved."""
+    """Whether this signed entry belongs to another place, as if the right one was dropped or moved."""
     try:
         index = decode_entry(body).index
     except LedgerCorruptError:
@@ -324,7 +324,7 @@ def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: b
 
 
 def _check_replies(audit: LedgerAudit) -> None:
-    """Compare the digests of stored replies, and of what answerers keep, with the chain."""
+    """Compare stored replies, and the state that answerers keep, with their digests in the chain."""
     expected: dict[bytes, tuple[int, bytes, str]] = {
         request: (effect.answered, effect.reply, "the reply of")
         for request, effect in audit.replayed.requests.items()
@@ -345,7 +345,7 @@ def _check_replies(audit: LedgerAudit) -> None:
 
 
 def _tell(audit: LedgerAudit) -> None:
-    """List what rests on the curator's word."""
+    """List what rests on the curator's word alone."""
     replayed = audit.replayed
     for entry in replayed.resumes:
         restored = (
@@ -375,17 +375,17 @@ def _tell(audit: LedgerAudit) -> None:
 
 
 MOST_ALL = 50_000
-"""Entries up to which every signature is checked."""
+"""Length of a ledger, in entries, up to which every signature is checked."""
 SAMPLE = 2_000
 """Signatures drawn at random from a longer ledger."""
 _AT_A_TIME = 256
 
 
 def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[int, int]], *, every: bool) -> list[int]:
-    """Indices of the entries whose signatures are checked.
+    """Return the indices of the entries whose signatures are checked.
 
-    `named`: entries that a receipt or a witnessed head names; `damaged`: (first, last) entry of parts of the file that
-    are not as they were written; `every`: all of them.
+    `named`: entries that a receipt or a witnessed checkpoint names. `damaged`: (first, last) entry of each changed part
+    of the file. `every`: whether to check all signatures.
     """
     length = len(replayed)
     if every or length <= MOST_ALL:
@@ -398,9 +398,9 @@ def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[i
 
 
 def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") -> list[int]:
-    """Those of these entries whose signature does not fit their key.
+    """Return those of these entries whose signature does not fit the key.
 
-    The key is `signer`, or if that is empty, the one that the ledger names at each place.
+    The key is `signer`. If that is empty, it is the one that the ledger names at each place.
     """
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []

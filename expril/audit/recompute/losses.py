@@ -1,8 +1,8 @@
 """(epsilon, delta) of accepted plans by privacy-loss distributions (Sommer, Meiser and Mohammadi 2019).
 
-The scales of an accepted plan are fixed before its first answer, so the losses of its queries compose, whatever they
-ask. The whole plan counts even if it was closed early, since answers decided when to stop. Across plans only sums are
-given: the scales of a later plan may depend on earlier answers.
+The noise scales of an accepted plan are fixed before its first answer, so the losses of its queries compose. The whole
+plan counts even if it was closed early, since answers decided when to stop. Plans are only summed, as the scales of a
+later plan may depend on earlier answers.
 
 A query whose kind names its noise laws counts as that many discrete Laplace releases, each moved by its shift:
 docs/counts.md has the lemma. Any other query counts as randomised response at its pure epsilon, which dominates every
@@ -29,17 +29,17 @@ from protocol.rationals import plus
 INTERVAL = 1e-5
 """Step of the grid of losses, which are rounded up to it."""
 MOST_EPSILON = 20
-"""Plans of a larger pure epsilon are not computed: they protect nothing, and their grids are long."""
+"""Largest pure epsilon of a plan that is computed. Others protect nothing, and their grids are long."""
 MOST_PLANS = 200
-"""Different plans that are computed; the others count with their pure epsilon."""
+"""Number of different plans that are computed; further ones count with their pure epsilon."""
 MOST_SHIFT = 10_000
-"""Queries that a unit moves further count with their pure epsilon: the library goes through every step."""
+"""Largest shift that is computed, as the library takes every step; other queries count with their pure epsilon."""
 Part = Moved | Fraction
-"""Releases by their law, or a query by its pure epsilon alone."""
+"""Releases with their noise law, or a query's pure epsilon if no law is known."""
 
 
 def rounded_up(exact: Fraction) -> float:
-    """The least float that is not below a number; infinite if none is."""
+    """Return the least float that is not below a number; infinite if there is none."""
     try:
         nearest = exact.numerator / exact.denominator
     except OverflowError:
@@ -48,9 +48,9 @@ def rounded_up(exact: Fraction) -> float:
 
 
 class Losses:
-    """Losses of plans at one delta.
+    """The (epsilon, delta) losses of plans at one delta.
 
-    `delta`: of each plan.
+    `delta`: the delta of each plan.
     """
 
     def __init__(self, kinds: AuditedKinds, delta: float) -> None:
@@ -61,7 +61,7 @@ class Losses:
         self._of_shape = lru_cache(maxsize=65_536)(self._parts)
 
     def summed(self, plans: Iterable[tuple[Study, int | None]], beyond: Fraction = ZERO) -> Loss:
-        """The sum over accepted plans, each with its bound c, and of `beyond`, which belongs to no plan."""
+        """Sum over accepted plans, each with its bound c, and over `beyond`, which belongs to no plan."""
         epsilon, pure, count = beyond, 0, 0
         counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
@@ -72,7 +72,7 @@ class Losses:
         return Loss(rounded_up(epsilon), rounded_up(Fraction(self._delta) * (count - pure)), count, pure)
 
     def _parts(self, shape: Shape, bound: int) -> float | None:
-        """Epsilon of one plan at delta; None if only its pure epsilon is known."""
+        """Return one plan's epsilon at delta; None if only its pure epsilon is known."""
         parts: Counter[Part] = Counter()
         cost = ZERO
         try:
@@ -111,9 +111,9 @@ class Losses:
 
 
 def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
-    """Compute (epsilon, delta) of each sum whose plans all have a known bound c.
+    """Compute (epsilon, delta) of each sum if the contribution bound c of all its plans is known.
 
-    `sums`: changed; `delta`: of each accepted plan.
+    `sums`: the sums, which are changed in place; `delta`: the delta of each accepted plan.
     """
     losses = Losses(kinds, delta)
     for row in sums:
@@ -123,7 +123,7 @@ def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
 
 
 def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:
-    """The privacy-loss distribution of one release with this noise, which one unit moves by `shift`."""
+    """Return the privacy-loss distribution of one release with this noise, which one unit moves by `shift`."""
     parameter = math.nextafter(float(1 / noise.scale), math.inf)
     return pld.from_discrete_laplace_mechanism(
         parameter, shift, value_discretization_interval=INTERVAL, use_connect_dots=True

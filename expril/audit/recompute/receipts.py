@@ -1,12 +1,11 @@
-"""What learners and witnesses hold of a ledger, held against it: receipts, and checkpoints.
+"""Receipts of learners and checkpoints of witnesses, compared with the ledger that they name.
 
 A receipt names the hash of one entry, and with it all entries before. If the ledger has no such entry, it was rolled
 back, edited, or is an older copy. A checkpoint is signed by the curator and co-signed by witnesses; it names the root
 over its first entries. Beyond the newest entry that any of them names, the ledger rests on the curator's word.
 
 A ledger may say that it lost entries: a HALT entry names what was lost, and a RESUME entry restores it. Both are the
-curator's word alone. They pass only if they say no less than the receipts show: what was entered as spent must cover
-what receipts show as charged.
+curator's word alone. They are accepted only if the spending that they enter covers all charges in the receipts.
 """
 
 import itertools
@@ -32,7 +31,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Receipt
 from protocol.rationals import parse_amount, plus, shorten, total_of
 
 MOST_BYTES = 65_536
-"""A receipt's file is no longer."""
+"""Greatest length of a receipt's file."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,10 @@ class HeldReceipt:
 
 
 def read_receipt_file(path: Path) -> HeldReceipt:
-    """A receipt from its file; its signature is checked when its ledger is known.
+    """Read a receipt from its file. Its signature is checked later, when its ledger is known.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the file holds no receipt.
     """
     try:
         with path.open("rb") as file:
@@ -66,7 +65,7 @@ def read_receipt_file(path: Path) -> HeldReceipt:
 
 
 def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes, int]:
-    """Hash -> index, of the entries that receipts name and the ledger has."""
+    """Map hashes to indices of the ledger's entries that receipts name."""
     heads = {held_receipt.receipt.ledger_head for held_receipt in receipts}
     if not heads:
         return {}
@@ -74,7 +73,7 @@ def places_of(replayed: Replayed, receipts: Sequence[HeldReceipt]) -> dict[bytes
 
 
 def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
-    """Compare the receipts of this ledger's curator with it; findings are added to `audit`."""
+    """Compare a ledger with the receipts of its curator, and add the findings to `audit`."""
     own_receipts = [held_receipt for held_receipt in receipts if held_receipt.receipt.curator in audit.curators]
     replayed = audit.replayed
     places = places_of(replayed, own_receipts)
@@ -113,12 +112,12 @@ def hold_receipts(audit: LedgerAudit, receipts: Sequence[HeldReceipt]) -> None:
 def hold_witnessed(
     audit: LedgerAudit, checkpoints: Mapping[str, str], witnesses: Collection[bytes] | None = None
 ) -> set[str]:
-    """Compare witnessed checkpoints (file -> its text) with a ledger; findings are added to `audit`.
+    """Compare witnessed checkpoints (file -> its text) with a ledger, and add the findings to `audit`.
 
-    `witnesses`: public keys that are known from elsewhere; None takes all, and says so.
+    `witnesses`: public keys that are known from elsewhere; None takes all witnesses, and the result says so.
 
     Returns:
-        Files that are of this ledger.
+        The files whose checkpoints are of this ledger.
     """
     replayed = audit.replayed
     if not checkpoints or not replayed.keys:
@@ -148,7 +147,7 @@ def _witnesses(names: str) -> str:
 
 
 def differing(effect: Effect, receipt: Receipt, replayed: Replayed) -> list[str]:
-    """The facts in which a receipt and the entry of its request differ."""
+    """Return the facts in which a receipt differs from the entry of its request."""
     study = effect.study
     charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
     by_learner = shorten(replayed.purses.by_learner(study.learner, effect.index), math.ceil)
@@ -197,7 +196,7 @@ def _lacks(held_receipt: HeldReceipt, replayed: Replayed) -> str:
 
 
 def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
-    """Note that somebody else knows an entry and all before it; returns whether this covers more than before."""
+    """Note that somebody else vouches for all entries up to this one; return whether these are more than before."""
     last = len(audit.replayed) - 1
     first = 0 if audit.unwitnessed is None and not audit.covered_by else (audit.unwitnessed or (last + 1, 0))[0]
     more = index + 1 > first
@@ -208,7 +207,7 @@ def _cover(audit: LedgerAudit, index: int, by: str) -> bool:
 
 
 class AdmittedLosses:
-    """What a ledger admits to have lost, in its HALT and RESUME entries, compared with receipts of lost entries."""
+    """The losses that a ledger admits in its HALT and RESUME entries, compared with receipts of lost entries."""
 
     def __init__(self, replayed: Replayed) -> None:
         self._replayed = replayed
@@ -226,13 +225,13 @@ class AdmittedLosses:
         return bool(self._naming(receipt))
 
     def complaint(self, receipt: Receipt) -> str:
-        """Keep what a receipt shows as lost; returns where the ledger admits less than that, or ""."""
+        """Keep the loss that a receipt shows; say where the ledger admits less than that, or ""."""
         self._charged[receipt.ledger_head] = receipt.learner, parse_amount(receipt.charged)
         wrong = [self._less(receipt, trace, index) for trace, index in self._naming(receipt)]
         return "" if "" in wrong else wrong[0]
 
     def uncovered(self) -> Iterator[str]:
-        """What the kept receipts charged beyond what was restored: of each learner, and over all."""
+        """Yield a sentence for each learner, and for all together, whose charges in kept receipts were not restored."""
         purses, restored = self._replayed.purses, self._replayed.restored
         charged_by: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
         for learner, charged in self._charged.values():
@@ -278,7 +277,7 @@ class AdmittedLosses:
 
 
 class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A checkpoint that the curator signed and that is not of these entries."""
+    """A checkpoint that the curator signed, but whose root is not that of these entries."""
 
     name: str  # of the checkpoint
     size: int  # number of its entries
@@ -289,7 +288,7 @@ class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class WitnessFindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What checkpoints say about a list of entries."""
+    """The result of comparing checkpoints with a list of entries."""
 
     entries: int  # how many there are
     # so many of them, from the first on, are as a witness has co-signed; what follows is unwitnessed
@@ -305,7 +304,7 @@ class WitnessFindings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     @property
     def in_order(self) -> bool:
-        """Whether no checkpoint contradicts the entries, nor another one."""
+        """Whether no checkpoint contradicts the entries or another checkpoint."""
         return not self.contradicted and not self.equivocations
 
 
@@ -317,9 +316,9 @@ def hold_checkpoints(
     witnesses: Collection[bytes] | None = None,
     other_keys: Mapping[str, bytes] | None = None,
 ) -> WitnessFindings:
-    """Hold a ledger's entries against checkpoints.
+    """Compare a ledger's entries with checkpoints.
 
-    A rollback or an edit up to the newest checkpoint is found. Nothing is known of what comes after it.
+    Rollbacks and edits of entries up to the newest checkpoint are found. Later entries are not checked.
 
     `hashes`: `entries.entry_hash` of every entry, by index; `curators`: (index, public key) of who signs from that
     entry on, as `Account.curators` has it; the first is (0, the curator's first key), and names the ledger;
@@ -329,7 +328,7 @@ def hold_checkpoints(
     witnesses whose names do not hold it, as those of other programs.
 
     Returns:
-        What was found; no checkpoint raises.
+        What was found. No checkpoint makes this function raise an error.
     """
     tree = Tree(hashes)
     unverified: list[tuple[str, str]] = []
@@ -374,14 +373,14 @@ def hold_checkpoints(
 
 
 def _agrees(signed: SignedCheckpoint, tree: Tree, curators: Sequence[tuple[int, bytes]]) -> bool:
-    """Whether a checkpoint has the ledger's root, and names its keys: no key that had handed it over signed it."""
+    """Whether a checkpoint has the ledger's root at its size, and names the keys that signed the entries so far."""
     size = signed.checkpoint.size
     same_keys = signed.curators == tuple(span for span in curators if span[0] < size)
     return size <= tree.size and tree.root(size) == signed.checkpoint.root and same_keys
 
 
 def _common(name: str, agreeing: Mapping[str, int], co_signers: Mapping[str, Collection[bytes]]) -> Collection[int]:
-    """Sizes of the agreeing checkpoints that some witness co-signed together with this one: they begin it."""
+    """Return the sizes of the agreeing checkpoints that share a co-signer with this one."""
     signers = set(co_signers[name])
     return [size for other, size in agreeing.items() if signers & set(co_signers[other])]
 

@@ -1,15 +1,14 @@
 """A ledger replayed from its bytes alone, by the rules of docs/ledger.md and `protocol.ledger.entries`.
 
 This is the auditor's own code: none of the curator that kept the ledger runs here. An entry that breaks a rule is
-reported; it is counted if it still says what was spent. The replay ends at an entry that does not belong to the chain:
-what follows is of no known history.
+reported; it is counted if it still says what was spent. The replay ends at an entry that does not belong to the chain,
+as nothing is known of the history after it.
 
-A HALT entry names an entry that the ledger lacks, by a position: the entry's hash, the total up to it, and the first
-bytes of the hashes of older entries (those 1, 2, 4, ... before it, and those just before it). It also holds the first
-bytes of all lost entries' hashes, if the process that halted had kept them. The lost branch that ends with the position
-shares the ledger's entries up to a last common one. The ledger does not show what the branch spent after that. What was
-charged by then and had not ended may have been answered on both. Two positions are of one branch only if a hash proves
-it.
+A HALT entry names a lost entry by a *position*: the entry's hash, the total up to it, and the first bytes of the hashes
+of older entries (those 1, 2, 4, ... before it, and those just before it). It also holds the first bytes of all lost
+entries' hashes, if the process that halted had kept them. The lost *branch* that ends with this entry shares the
+ledger's entries up to a last common one. The ledger does not show what the branch spent after that. A charge that was
+open at the common entry may have been answered on both. Two positions belong to one branch only if a hash proves it.
 """
 
 from collections import defaultdict
@@ -58,7 +57,7 @@ from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
 
 @dataclass(frozen=True)
 class BranchTrace:
-    """What a HALT entry says."""
+    """The content of a HALT entry."""
 
     suspect: Suspect  # the position, and whose receipt shows it
     stubs: bytes = b""  # first bytes of the hashes of the branch's entries up to the position, one after the other
@@ -67,31 +66,31 @@ class BranchTrace:
 
     @classmethod
     def of(cls, entry: ReadEntry, suspect: Suspect) -> "BranchTrace":
-        """What an entry with this suspect says."""
+        """Return the trace of a HALT entry with this suspect."""
         if not isinstance(entry, ReadLostEntry):
             return cls(suspect)
         return cls(suspect, entry.lost_stubs, {key: amount_of(spent) for key, spent in entry.spent}, entry.receipt)
 
     @property
     def index(self) -> int:
-        """Index of the entry that the position names; -1 if there is no position."""
+        """The index of the entry that the position names; -1 if there is no position."""
         return -1 if self.suspect.position is None else self.suspect.position.index
 
     def lost_stubs(self) -> list[bytes]:
-        """First bytes of the hashes of the entries that were lost, as it says."""
+        """The first bytes of the lost entries' hashes, according to the HALT entry."""
         position = self.suspect.position
         last = [] if position is None else [position.head[:STUB]]
         return [self.stubs[at : at + STUB] for at in range(0, len(self.stubs), STUB)] or last
 
     def spent_by(self, keys: Collection[bytes]) -> Fraction:
-        """What the learner with these keys had spent, as it says; 0 if it does not say."""
+        """Return what the learner with these keys had spent according to the HALT entry; 0 if it does not say."""
         if self.suspect.learner in keys:
             return parse_amount(self.suspect.spent)
         return total_of(self.spent.get(key, ZERO) for key in keys)
 
     @cached_property
     def hashes(self) -> dict[int, bytes]:
-        """Index -> first bytes of the hash, of every entry of the branch whose hash is known."""
+        """The first bytes of each known hash of the branch's entries, by index."""
         position = self.suspect.position
         if position is None:
             return {}
@@ -116,7 +115,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class LostSpending:
-    """What a lost branch spent, as one suspect proves."""
+    """The spending of a lost branch, as one suspect proves it."""
 
     total: Fraction  # over all learners
     by_key: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
@@ -124,7 +123,7 @@ class LostSpending:
 
 @dataclass
 class Branch:
-    """One lost branch."""
+    """One lost branch, with all that HALT entries say of it."""
 
     traces: list[BranchTrace] = field(default_factory=list)  # all that is proven to be of it
     shared: int = -1  # newest entry that is proven to be on both; -1 where none is
@@ -133,7 +132,7 @@ class Branch:
 
 
 def lost_spending(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
-    """For each suspect: the epsilon its branch charged that neither this ledger nor an earlier suspect accounts for.
+    """Return, for each suspect, epsilon that its branch charged beyond this ledger and earlier suspects.
 
     A suspect without a position proves nothing. `branches` are those of earlier halts; the suspects are added to them.
     """
@@ -151,7 +150,7 @@ def lost_spending(chain: Chain, suspects: Sequence[BranchTrace], branches: list[
 
 
 def last_shared(trace: BranchTrace, chain: Chain) -> int:
-    """Index of the newest entry that is proven to be on the branch and on the ledger; -1 if none is."""
+    """Return the index of the newest entry that is proven to be on both the branch and the ledger; -1 if none is."""
     length = len(chain.hashes)
     if _is_on_chain(chain, trace):
         return trace.index
@@ -160,11 +159,11 @@ def last_shared(trace: BranchTrace, chain: Chain) -> int:
 
 
 def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
-    """(learner's key, amount) of every charge that was made up to an entry and had not ended with it.
+    """Return (learner's key, amount) of every charge that was open after an entry.
 
-    A charge ends with its query's answer; if the query's kind keeps something of the study, with the answer after which
-    it keeps nothing. The charge for a query ends all charges for earlier ones. The end of a study ends all its charges,
-    but for the query that waits for its answer then. A halt for lost entries ends every charge.
+    A charge is open until its query is answered. If the query's kind keeps a state, it is open until the answer after
+    which no state is kept. The charge for a query ends all charges for earlier queries. The end of a study ends all its
+    charges, except for a query that then waits for its answer. A halt for lost entries ends every charge.
     """
     events: defaultdict[int, list[tuple[int, str, Effect | None]]] = defaultdict(list)
     charged = [
@@ -189,7 +188,7 @@ def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
 
 
 def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]]) -> list[Fraction]:
-    """The charges of a study that have not ended after these events."""
+    """Return the charges of a study that are open after these events."""
     running: list[tuple[int, Fraction]] = []
     state_sizes: dict[str, int] = {}
     open_query, over = -1, False
@@ -213,7 +212,7 @@ def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]
 
 
 def _continues(chain: Chain, trace: BranchTrace, branch: Branch) -> bool:
-    """Whether a hash proves that a trace is of a branch: it follows the branch's newest trace, or precedes one."""
+    """Whether a hash proves that a trace belongs to a branch: it follows the branch's newest trace, or precedes one."""
     newest = max(reversed(branch.traces), key=lambda other: other.index)
     here = last_shared(trace, chain)
     for other in branch.traces:
@@ -264,7 +263,7 @@ def _total(trace: BranchTrace) -> Fraction:
 
 
 def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
-    """One key of each learner whose keys are among these."""
+    """Return one key of each learner whose keys are among these."""
     keys_met: set[bytes] = set()
     for key in named:
         if key not in {NOBODY, *keys_met}:
@@ -273,16 +272,16 @@ def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
 
 
 MOST_NAME = 200
-"""Letters of an enrolled learner's name."""
+"""Most letters of an enrolled learner's name."""
 Key = tuple[bytes, bytes]
 Cell = tuple[bytes, str]
 """(learner's key, name of the records)."""
 
 
 class Replayed:
-    """The sum of all entries so far; `feed` takes the next one.
+    """The state of a ledger after all entries so far; `feed` takes the next one.
 
-    `bounds`: what is known of the bound c, and what the costs imply.
+    `bounds`: the contribution bounds c that cards state or costs imply.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -341,17 +340,17 @@ class Replayed:
         }
 
     def __len__(self) -> int:
-        """Entries that belong to the chain."""
+        """Number of entries that belong to the chain."""
         return len(self.hashes)
 
     @property
     def curator(self) -> bytes:
-        """The key that signs now; empty before the first entry."""
+        """The key that signs the next entry; empty before the first entry."""
         return self.keys[-1][1] if self.keys else b""
 
     @property
     def label(self) -> str:
-        """The label under which receipts are signed, by the terms; "" if they name none."""
+        """The label under which receipts are signed, as the terms name it; "" if they name none."""
         read = read_terms(self.terms)
         return read[1] if read else ""
 
@@ -364,15 +363,15 @@ class Replayed:
 
     @property
     def total(self) -> Fraction:
-        """Spent over all learners."""
+        """The amount spent over all learners."""
         return self.totals.total
 
     def signer_of(self, index: int) -> bytes:
-        """The public key that signs an entry; empty if no entry names one."""
+        """Return the public key that signs an entry; empty if no entry names one."""
         return next((key for start, key in reversed(self.keys) if start <= index), b"")
 
     def feed(self, body: bytes, signature: bytes) -> bool:
-        """Take the next entry; returns whether it belongs to the chain. One that only breaks a rule is a finding."""
+        """Take the next entry; return whether it belongs to the chain. A broken rule is only a finding."""
         place = len(self.hashes)
         try:
             entry = read_entry(body)

@@ -1,7 +1,7 @@
 """A run's report, its policies and a deployed study's `cost.json`, compared with what transcripts and ledgers prove.
 
-Scores, notes and metrics are computed from records, which no auditor has: only their digests are checked, by the run's
-list. Of a policy an auditor reads caps, limits and who may ask, and compares them with cards and ledgers.
+Scores, notes and metrics are computed from records, which no auditor has, so only their digests are checked, with the
+run's list. In a policy an auditor reads caps, limits and who may ask, and compares these with cards and ledgers.
 """
 
 import tomllib
@@ -25,7 +25,7 @@ from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
 Written = str | int | float
-"""An amount as a person writes it."""
+"""An amount as a person writes it in a policy."""
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -41,12 +41,12 @@ class _Learner(msgspec.Struct, frozen=True):
     keys: tuple[_Key, ...] = ()
 
     def holds(self, key: str) -> bool:
-        """Whether a public key, in hexadecimal, is this learner's."""
+        """Whether this hexadecimal public key is the learner's."""
         return key == self.key or any(entry.key == key for entry in self.keys)
 
 
 class AuditedPolicy(msgspec.Struct, frozen=True):
-    """What is checked of a policy."""
+    """The parts of a policy that are checked."""
 
     name: str
     cap: Written  # most epsilon over all learners
@@ -57,16 +57,16 @@ class AuditedPolicy(msgspec.Struct, frozen=True):
 
     @property
     def total_cap(self) -> Fraction:
-        """Most epsilon over all learners."""
+        """The cap on epsilon over all learners."""
         return parse_rational(self.cap)
 
     @property
     def least(self) -> Fraction:
-        """Smallest cost of a plan."""
+        """The smallest cost that a plan may have."""
         return parse_rational(self.least_cost)
 
     def cap_of(self, key: bytes) -> Fraction:
-        """Most epsilon of the learner with this public key; zero for a stranger."""
+        """Return the cap on epsilon of the learner with this public key; zero for a stranger."""
         for learner in (*self.learners, *self.enrolled):
             if learner.holds(key.hex()):
                 return parse_rational(learner.cap)
@@ -77,7 +77,7 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
     """Read a policy.
 
     Raises:
-        ConfigurationError: it cannot be read, or an amount in it is none.
+        ConfigurationError: the policy cannot be read, or holds an invalid amount.
     """
     try:
         policy = msgspec.toml.decode(data, type=AuditedPolicy)
@@ -92,7 +92,7 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
 
 
 class _Curator(msgspec.Struct, frozen=True):
-    """What is checked of a curator's costs."""
+    """The parts of a curator's costs that are checked."""
 
     spent: str
     at_most: str
@@ -103,7 +103,7 @@ class _Cost(msgspec.Struct, frozen=True):
 
 
 def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
-    """Where the totals of a deployed study's `cost.json` are not those that its transcripts prove."""
+    """Return where totals in a deployed study's `cost.json` differ from those that its transcripts prove."""
     try:
         costs = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
         sums = {name: (Fraction(cost.spent), Fraction(cost.at_most)) for name, cost in costs.items()}
@@ -124,11 +124,11 @@ def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]
 
 
 Ledgers = Mapping[str, Replayed]
-"""Curator of the first repeat -> its ledger, where its chain holds."""
+"""Curator of the first repeat -> its ledger; only ledgers whose chain holds."""
 
 
 def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
-    """Where the report differs from the run's list, its transcripts and its ledgers."""
+    """Return where the report differs from the run's list, its transcripts and its ledgers."""
     try:
         report = decode_report(read_plain(folder / REPORT))
         scenario = read_plain(folder / SCENARIO).decode()
@@ -192,7 +192,7 @@ def _check_learner(
 def _check_costs(
     reported: LearnerReport, every: Sequence[TranscriptVerdict], ledgers: Ledgers, epsilons: Mapping[int, Fraction]
 ) -> list[str]:
-    """Where the costs that the report gives for a learner's studies, each and together, are not what is proven."""
+    """Return where the report's costs of a learner's studies, each and together, differ from what is proven."""
     who = printable(reported.learner)
     of = {number: [exchange for exchange in every if exchange.entry.study == number] for number in (FIT, VALIDATION)}
     if not reported.studies:  # of an earlier version, which told the model's cost alone
@@ -224,7 +224,7 @@ def _check_cost(
     ledgers: Ledgers,
     epsilon: Fraction | None,
 ) -> list[str]:
-    """Where one kind of study claimed neither its plans' cost nor the epsilon asked for; and its spending."""
+    """Return where a kind of study claimed neither its plans' cost nor its set epsilon, or misstates its spending."""
     wrong = _check_spent(who, spent, exchanges, ledgers)
     planned = max(map(_planned, exchanges), default=ZERO)
     if exact(claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
@@ -233,7 +233,7 @@ def _check_cost(
 
 
 def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
-    """Where the most that studies spent at one curator is not what transcripts and kept ledgers prove."""
+    """Return where the reported most that studies spent at one curator differs from what is proven."""
     least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
     for exchange in exchanges:
         proof, entry = exchange.proof, exchange.entry
@@ -276,7 +276,7 @@ def _check_curator(
 
 
 def _planned(exchange: TranscriptVerdict) -> Fraction:
-    """Cost of the proposed plan, accepted or not."""
+    """Return the cost of the proposed plan, whether accepted or not."""
     proof = exchange.proof
     if proof is None or proof.plan is None or proof.card is None:
         return ZERO
@@ -289,7 +289,7 @@ def _planned(exchange: TranscriptVerdict) -> Fraction:
 
 
 def _changed_epsilon(folder: Path) -> str | None:
-    """The epsilon that the command set for every learner instead of the scenario's; None if it set none."""
+    """Return the epsilon that the command set for every learner instead of the scenario's; None if it set none."""
     try:
         return str(msgspec.json.decode(read_plain(folder / AGAIN))["changes"]["epsilon"])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
@@ -297,7 +297,7 @@ def _changed_epsilon(folder: Path) -> str | None:
 
 
 def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fraction]]:
-    """Learner -> number of its study -> epsilon that the scenario names, or the command instead."""
+    """Map each learner and number of its study to the epsilon of the scenario, or the command's if it set one."""
     epsilons: dict[str, dict[int, Fraction]] = {}
     try:
         for learner in tomllib.loads(scenario)["learners"]:
@@ -311,7 +311,7 @@ def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fractio
 
 
 def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], list[str]]:
-    """Curator of the first repeat -> its policy, and what of them cannot be read."""
+    """Read the policies by curator of the first repeat; also return complaints on those that cannot be read."""
     policies, complaints = {}, []
     for name in index.names("curator"):
         file = f"{LEDGERS}/{name}{POLICY_SUFFIX}"
@@ -330,7 +330,7 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
 def _check_policies(
     policies: Mapping[str, AuditedPolicy], index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers
 ) -> list[str]:
-    """Where spending exceeds a policy's caps, or a signed card differs from its policy."""
+    """Return where spending exceeds a policy's caps, or a signed card differs from its policy."""
     complaints = []
     names = learner_names(index)
     for name, policy in policies.items():
@@ -357,7 +357,7 @@ def _check_policies(
 
 
 def _limits_fit(on_card: Limits, written: Limits) -> bool:
-    """Whether a card shows the limits of a policy; defaults are known of installed kinds only."""
+    """Whether a card shows the limits of a policy. Defaults are known for installed kinds only."""
     try:
         return on_card == AUDITED_KINDS.settle(written, where=POLICY_SUFFIX)
     except ConfigurationError:
@@ -377,15 +377,15 @@ def _over_caps(policy: AuditedPolicy, replayed: Replayed, names: Mapping[bytes, 
 
 
 def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
-    """What a ledger charges to the study of a transcript."""
+    """Return the amount that a ledger charges to the study of a transcript."""
     study = replayed.studies.get((exchange.learner, exchange.study))
     return ZERO if study is None else study.spent
 
 
 def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
-    """What each learner had spent after each query, by one ledger's charges; query numbers go on from study to study.
+    """Return what each learner had spent after each query, by a ledger's charges. Studies' queries are numbered on.
 
-    `names`: of the learners, by public key; others are "".
+    `names`: the learners' names by public key; other learners are named "".
     """
     totals: dict[str, Fraction] = {}
     numbers: dict[str, int] = {}
@@ -401,7 +401,7 @@ def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> li
 
 
 def _seeded_fits(report: RunReport, index: Index, policies: Mapping[str, AuditedPolicy]) -> bool:
-    """Whether exactly what has noise from a seed, or a policy that is not private, is signed as not private."""
+    """Whether all transcripts of a run with seeded noise, and else only those of policies without privacy, say so."""
     signed = {entry.curator for entry in index.transcripts if entry.label != LABEL}
     if report.seeded_noise:
         return signed == {entry.curator for entry in index.transcripts}

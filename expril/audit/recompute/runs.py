@@ -1,8 +1,8 @@
-"""A run's folder: its list, files, transcripts, ledgers and report, held against each other.
+"""A run's folder: its list, files, transcripts, ledgers and report, compared with each other.
 
-Nothing is believed that is not signed. The list is held against itself, against the files that lie there, and against
-keys known from elsewhere. Each transcript is replayed by itself. Each ledger is audited by itself, and then held
-against its curator's transcripts, entry by entry in both directions.
+Only what is signed is believed. The list is checked for consistency, and compared with the files in the folder and with
+keys known from elsewhere. Each transcript is replayed by itself. Each ledger is audited by itself, and then compared
+with its curator's transcripts, entry by entry in both directions.
 """
 
 import re
@@ -67,7 +67,7 @@ from protocol.transitions import State
 def read_exchange(
     folder: Path, keys: Mapping[tuple[Role, str, int], bytes], entry: TranscriptEntry, kinds: AuditedKinds
 ) -> TranscriptVerdict:
-    """Replay one transcript: signatures, order, plan, exact costs, receipts, and the head in the run's list."""
+    """Replay one transcript, and check its signatures, order, plan, exact costs, receipts, and its listed head."""
     learner = keys.get(("learner", entry.learner, entry.repeat))
     curator = keys.get(("curator", entry.curator, entry.repeat))
     if learner is None or curator is None:
@@ -109,14 +109,16 @@ def read_exchange(
 
 
 Keys = str | list[str]
-"""Hexadecimal. The pattern is not in the type: msgspec 0.22 may crash at exit for a union of a text with a pattern and
-a list."""
+"""One or several hexadecimal keys.
+
+The pattern is not in the type: msgspec 0.22 may crash at exit for a union of a text with a pattern and a list.
+"""
 _KEY = re.compile(r"[0-9a-f]{64}")
 NOT_PINNED = "keys not pinned: they are the run's own, and say nothing of who held them (--keys FILE)"
 
 
 class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Public keys known from elsewhere: name -> key, or keys where a curator has one a repeat."""
+    """Public keys known from elsewhere, by name. A curator may have several keys, one for each repeat."""
 
     curators: dict[str, Keys] = {}
     learners: dict[str, Keys] = {}
@@ -128,16 +130,16 @@ class Pins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{printable(key, 80)!r} is no public key: write its 64 hexadecimal digits")
 
     def of(self, role: Role) -> dict[str, set[str]]:
-        """Name -> keys of a role."""
+        """Return the keys of a role, by name."""
         named = self.curators if role == "curator" else self.learners
         return {name: {keys} if isinstance(keys, str) else set(keys) for name, keys in named.items()}
 
 
 def read_pins(path: Path) -> Pins:
-    """A file of public keys.
+    """Read a file of public keys.
 
     Raises:
-        ConfigurationError: it cannot be read, or names no key.
+        ConfigurationError: the file cannot be read, or names no key.
     """
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder, not a keys file; name the file in it")
@@ -155,10 +157,10 @@ def read_pins(path: Path) -> Pins:
 
 
 def read_witnesses(keys: Iterable[str]) -> set[bytes]:
-    """Public keys of witnesses, as people write them.
+    """Read public keys of witnesses, as people write them.
 
     Raises:
-        ConfigurationError: one is none.
+        ConfigurationError: a text is no public key.
     """
     public_keys = set()
     for key in keys:
@@ -169,7 +171,7 @@ def read_witnesses(keys: Iterable[str]) -> set[bytes]:
 
 
 def check_keys(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
-    """The run's keys that are not the pinned ones; and a remark on names that were not pinned."""
+    """Return complaints on keys of the run that differ from pinned ones, and a remark on names without a pinned key."""
     if pins is None:
         return [], [NOT_PINNED]
     complaints, free = [], []
@@ -189,7 +191,7 @@ def check_keys(index: Index, pins: Pins | None) -> tuple[list[str], list[str]]:
 
 
 def check_first_key(first: bytes, pins: Pins | None) -> tuple[str, str]:
-    """For a ledger that was given by itself: what is wrong with its first key, and what nobody checked of it."""
+    """Return what is wrong with the first key of a ledger outside of any run, and what was not checked."""
     pinned = {} if pins is None else pins.of("curator")
     if not pinned:
         return (
@@ -202,7 +204,7 @@ def check_first_key(first: bytes, pins: Pins | None) -> tuple[str, str]:
 
 
 def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
-    """Files that are missing, changed, or not in the list. An unlisted file of another kind is a remark."""
+    """Return complaints on missing, changed and unlisted files. An unlisted file of a foreign kind is only a remark."""
     complaints, remarks = [], []
     there = listed_files(folder)
     for name, listed in index.files.items():
@@ -222,7 +224,7 @@ def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
 
 
 def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
-    """Remarks on files that belong in no list, because they are about single records or this machine."""
+    """Return remarks on files that belong in no list, because they are about single records or this machine."""
     if (folder / LOCAL / PREDICTIONS).is_dir():
         text = f"{LOCAL}/{PREDICTIONS} tells of single records"
         return [f"{text}: it is in no list, and was not looked at; hand it on to nobody"]
@@ -232,12 +234,12 @@ def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
 
 
 def is_deployed(index: Index) -> bool:
-    """Whether this is a learner's folder of a study with deployed curators, and not a simulation's run."""
+    """Whether the folder is a learner's, of a study with deployed curators, and not a simulation's run."""
     return STUDY in index.files and SCENARIO not in index.files
 
 
 def check_list(index: Index) -> list[str]:
-    """What a run's list must hold and lacks, or holds twice."""
+    """Return what a run's list must hold but lacks, and what it holds twice."""
     complaints = []
     by_nature = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
     needed = [*by_nature, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
@@ -278,7 +280,7 @@ def check_list(index: Index) -> list[str]:
 
 
 def doubled_studies(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
-    """Studies of which there are two transcripts: they would be counted twice."""
+    """Return the studies with two transcripts, which would be counted twice."""
     met: dict[tuple[bytes, bytes, bytes], str] = {}
     complaints = []
     for exchange in exchanges:
@@ -303,13 +305,13 @@ OF_A_LEARNER = (
 
 
 def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -> RunProof:
-    """Check a run's list, files and transcripts; `hold_run` does the rest.
+    """Check a run's list, files and transcripts. `hold_run` checks its ledgers and report.
 
-    `pins`: public keys known from elsewhere; None takes the run's own, and says so; `kinds`: the query kinds that can
-    be read; what others cost and release stays unproven.
+    `pins`: public keys known from elsewhere; None takes the run's own keys, and the result says so. `kinds`: the query
+    kinds that can be read; costs and releases of others stay unproven.
 
     Raises:
-        ConfigurationError: the folder holds no run, or one of ExPriL 0.1.
+        ConfigurationError: the folder holds no run, or a run of ExPriL 0.1.
     """
     proof = RunProof(folder)
     there = [name for name in (REPORT, SCENARIO, TRANSCRIPTS, LEDGERS) if (folder / name).exists()]
@@ -346,7 +348,7 @@ def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -
 
 
 def cards_of(proof: RunProof, curator: bytes) -> Cards:
-    """The bound c that a curator's cards show, of each study whose transcript is proven."""
+    """Return the contribution bound c on a curator's cards, for each study with a proven transcript."""
     return {
         (exchange.learner, exchange.study): exchange.proof.card.most_records_per_unit
         for exchange in proof.transcripts
@@ -367,10 +369,10 @@ def read_ledger(
     kinds: AuditedKinds,
     cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
 ) -> LedgerVerdict:
-    """Audit one ledger by itself: places, contents, costs, signatures, stored replies, and the head in the run's list.
+    """Audit one ledger by itself: its entries, costs, signatures, stored replies, and its head in the run's list.
 
-    A write-ahead log beside it is not read. `cards_of`: curator's public key -> (learner, study) -> bound c of its
-    signed card.
+    A write-ahead log beside it is not read. `cards_of`: curator's public key -> (learner, study) -> contribution bound
+    c of its signed card.
     """
     verdict = run.ledger(entry)
     path, curator = run.folder / LEDGERS / entry.file, bytes.fromhex(entry.key)
@@ -392,7 +394,7 @@ def read_ledger(
 def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], index: Index) -> None:
     """Compare a ledger with its curator's transcripts, entry by entry in both directions.
 
-    Findings are added to the verdicts on the ledger and on those of the run's `exchanges` that are with its curator.
+    Findings are added to the verdict on the ledger, and to the verdicts in `exchanges` on its curator's transcripts.
     """
     curator = bytes.fromhex(verdict.entry.key)
     of_curator = [exchange for exchange in exchanges if exchange.curator == curator]
@@ -427,7 +429,7 @@ def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], 
 
 
 def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
-    """Each receipt must belong to an entry, and say what the ledger says there."""
+    """Check that each receipt belongs to an entry, and agrees with it."""
     for identity, answer in exchange.answers.items():
         effect = replayed.requests.get(identity)
         request = exchange.requests.get(identity)
@@ -450,7 +452,7 @@ def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
 
 
 def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
-    """The ledger's charges to the study must lie between what receipts prove and the most that they allow."""
+    """Check that the ledger's charges to a study lie between what receipts prove and the most that they allow."""
     proof = exchange.proof
     if proof is None:
         return
@@ -468,7 +470,7 @@ def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
 def _check_effect(
     request: bytes, effect: Effect, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
 ) -> None:
-    """An entry's request, and its receipt if it was answered, must be in the transcript."""
+    """Check that an entry's request, and its receipt if it was answered, are in the transcript."""
     file = exchange.entry.file
     amount = f" of {as_text(effect.amount)}" if effect.kind is EntryKind.CHARGE else ""
     origin = f"its entry {effect.index} ({effect.kind}{amount})"
@@ -497,7 +499,7 @@ def _check_effect(
 
 
 def _check_terms(verdict: LedgerVerdict, there: str, exchanges: Sequence[TranscriptVerdict]) -> None:
-    """The ledger's terms must be those of the cards' unit and of the kind of signatures."""
+    """Check that the ledger's terms fit the cards' privacy unit and the kind of signatures."""
     for exchange in exchanges:
         proof = exchange.proof
         if proof is None or proof.card is None:
@@ -518,8 +520,8 @@ def _request_text(request: Message | None, answer: Answer) -> str:
 def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: AuditedKinds, tick: Tick) -> None:
     """Check a run's ledgers, each by itself and against the transcripts, and its report.
 
-    Findings are added to `proof`, which `read_run` made. `all_cards`: curator's public key -> what its cards show, in
-    all runs that are audited together.
+    Findings are added to `proof`, which `read_run` made. `all_cards`: curator's public key -> contribution bounds of
+    its cards, in all runs that are audited together.
     """
     index, folder = proof.index, proof.folder
     if index is None:

@@ -1,8 +1,8 @@
 """What was spent, in exact rationals: by curator, learner, version of the records and privacy unit.
 
-The same under integral privacy, between any two sets of records (docs/integral-privacy.md): a query counts whole with
-its first charge, at the cost that its kind gives. That is infinite for a kind that gives none, and for what a steward
-entered after a halt, since nobody knows what was charged for.
+Spending is also summed under integral privacy, between any two sets of records (docs/integral-privacy.md). There the
+first charge counts the whole query, at the cost that its kind gives. The cost is infinite if the kind gives none. So is
+an amount that a steward entered after a halt, since nobody knows what it was charged for.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from protocol.messages import NOBODY
 from protocol.rationals import plus, total_of
 
 UNNAMED = "records without a name"
-"""Served before the ledger named any."""
+"""The name of records that were served before the ledger named any."""
 RESTORED = "entered after a halt"
 NOBODYS = "nobody in particular"
 
@@ -42,14 +42,14 @@ class Loss:
     pure: int = 0  # of them, those that count with their pure epsilon
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as plain JSON values."""
         numbers = {"epsilon": self.epsilon, "delta": self.delta, "plans": self.plans, "pure": self.pure}
         return {**numbers, "caveat": SUMMED if self.plans > 1 else None}
 
 
 @dataclass
 class Sum:
-    """What one learner, or all together, spent at one curator."""
+    """The spending of one learner, or of all together, at one curator."""
 
     curator: str  # its name, or its key's first digits
     world: str  # the run and repeat that the curator belongs to; "" where its ledger was given by itself
@@ -75,22 +75,22 @@ class Sum:
         self.members.append((study, bound))
 
     def spend(self, amount: Fraction, *, more: Fraction = ZERO, beyond: bool = False) -> None:
-        """Add what was charged, and `more` that may have been. `beyond`: of no plan, entered after a halt."""
+        """Add a charge, and `more` that may have been charged. `beyond`: it was entered after a halt, for no plan."""
         self.spent = plus(self.spent, amount)
         self.at_most = plus(self.at_most, plus(amount, more))
         self.beyond = plus(self.beyond, amount if beyond else ZERO)
         self.integrate(None if beyond and amount else ZERO)
 
     def integrate(self, amount: Fraction | None) -> None:
-        """Add what a charged query costs under integral privacy; None for infinite."""
+        """Add a charged query's cost under integral privacy; None is infinite."""
         self.integral = add(self.integral, amount)
 
     def provide(self, proviso: str, amount: Fraction) -> None:
-        """Add an amount that holds on a condition."""
+        """Add an amount that holds on a condition only."""
         self.provisos[proviso] = plus(self.provisos.get(proviso, ZERO), amount)
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; amounts are exact, as text."""
+        """Return it as plain JSON values, with exact amounts as text."""
         return {
             "curator": self.curator,
             "world": self.world or None,
@@ -111,7 +111,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class UnitSum:
-    """What one privacy unit may have lost at several curators, over all learners."""
+    """The most that one privacy unit may have lost at several curators, over all learners."""
 
     unit: str  # in the ledgers' words
     world: str  # the run and repeat in which these curators are together; "" for ledgers that were given by themselves
@@ -120,7 +120,7 @@ class UnitSum:
     shared: Fraction  # for a unit that is at all of them: the sum of the sums
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as plain JSON values."""
         return {
             "unit": self.unit,
             "world": self.world or None,
@@ -131,10 +131,10 @@ class UnitSum:
 
 
 def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, names: Mapping[bytes, str]) -> list[Sum]:
-    """Sums by learner and version, then of each learner, then of all learners: the last one is all that was spent.
+    """Sum by learner and version of the records, then by learner, then over all learners.
 
-    `replayed`: its ledger; `bounds`: of its studies; `names`: public key -> name of learners that the ledger binds to
-    none.
+    `replayed`: the curator's ledger; `bounds`: the contribution bounds of its studies; `names`: public key -> name, for
+    learners whose names the ledger does not hold.
     """
     private = replayed.label == LABEL
     rows: dict[tuple[str, str], Sum] = {}
@@ -181,7 +181,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
 
 
 def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
-    """Add to each row what its queries cost under integral privacy."""
+    """Add to each row the cost of its queries under integral privacy."""
     for query in spent_on_queries(replayed.charges, replayed.data):
         for who in ("", name(query.learner)):
             of(who, "").integrate(query.amount)
@@ -190,7 +190,7 @@ def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[s
 
 
 def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
-    """Add to each row the amounts that hold on a condition."""
+    """Add to each row the amounts that hold on a condition only."""
     for (learner, version), conditions in replayed.provisos.items():
         for who in ("", name(learner)):
             rows = [of(who, ""), *([of(who, version or UNNAMED)] if replayed.data else [])]
@@ -199,7 +199,7 @@ def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str
 
 
 def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
-    """Sums by privacy unit, of the rows over all learners and versions."""
+    """Sum the rows that cover all learners and versions, by privacy unit."""
     by_unit: dict[tuple[str, str], list[Sum]] = {}
     for row in sums:
         if not row.learner and not row.version:
@@ -232,19 +232,20 @@ class Spent(NamedTuple):
 
 
 def add(amount: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """The sum; None, which is infinite, if either is."""
+    """Return the sum of two amounts. None stands for infinite."""
     return None if amount is None or other is None else plus(amount, other)
 
 
 def as_words(amount: Fraction | None) -> str:
-    """For machines: exact, or "infinite"."""
+    """Return an amount as exact text, or "infinite"."""
     return INFINITE if amount is None else as_text(amount)
 
 
 def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> Iterator[Spent]:
-    """Each query that was charged, or should have been, once.
+    """Yield once each query that was charged, or should have been.
 
-    `charges` and `data` (index of the entry, name of the records served from there on) are a ledger's, in order.
+    `charges`: a ledger's charges, in order. `data`: for each change of the records, the entry's index and their new
+    name.
     """
     starts = [index for index, _ in data]
     begun: set[tuple[int, int]] = set()

@@ -1,7 +1,7 @@
-"""What an audit finds, from one transcript to all that is given together: one kind of verdict.
+"""The verdicts of an audit: on a transcript, a ledger, a run, and all inputs together.
 
-Each `Verdict` says what is wrong and what is left open, of itself and of its parts. Nothing else decides if it is
-proven.
+Each `Verdict` lists what is wrong and what is left open, in itself and in its parts. These lists alone decide whether
+it is proven.
 """
 
 from collections.abc import Iterable
@@ -26,39 +26,39 @@ IN_PART = "proven in part"
 REFUSED = "refused"
 NOT_PROVEN = "NOT PROVEN"
 NOT_PRIVATE = ", NOT PRIVATE"
-"""Added to a verdict on what is signed as not private."""
+"""Ending of a verdict on a transcript that is signed as not private."""
 
 HELD = "held"
-"""Against the curator's ledger, entry by entry."""
+"""State of a transcript that was compared with its curator's ledger, entry by entry."""
 NO_LEDGER = "none kept"
 LEDGER_NOT_PROVEN = NOT_PROVEN
 
 
 def learner_names(index: Index) -> dict[bytes, str]:
-    """Public key -> name of the learners in a run's list."""
+    """Return the names of the learners in a run's list, by public key."""
     return {bytes.fromhex(entry.key): entry.name for entry in index.participants if entry.role == "learner"}
 
 
 @dataclass(kw_only=True, eq=False)
 class Verdict:
-    """What something proves."""
+    """A verdict on something that an audit checks."""
 
     complaints: list[str] = field(default_factory=list)  # what is wrong with it as a whole
     # what it leaves open, or what rests on somebody's word, although nothing is wrong
     remarks: list[str] = field(default_factory=list)
 
     def parts(self) -> Iterable[tuple[str, "Verdict"]]:
-        """(place, verdict) of each of its parts."""
+        """Return (place, verdict) of each part."""
         return ()
 
     @property
     def wrong(self) -> list[str]:
-        """Everything that is wrong, with its place; what is wrong with the whole comes first."""
+        """Return everything that is wrong, with its place. What is wrong with the whole comes first."""
         return [*self.complaints, *(f"{place}: {text}" for place, part in self.parts() for text in part.wrong)]
 
     @property
     def unproven(self) -> list[str]:
-        """Everything that is left open, with its place; what the whole leaves open comes last."""
+        """Return everything that is left open, with its place. What the whole leaves open comes last."""
         return [*(f"{place}: {text}" for place, part in self.parts() for text in part.unproven), *self.remarks]
 
     @property
@@ -83,7 +83,7 @@ class Answer:
 
 @dataclass(eq=False)
 class TranscriptVerdict(Verdict):
-    """What one transcript proves, of one learner's exchange with one curator."""
+    """The verdict on one transcript of a learner's exchange with a curator."""
 
     entry: TranscriptEntry
     learner: bytes = b""  # learner, curator: public keys; empty where the run's list has none
@@ -96,14 +96,16 @@ class TranscriptVerdict(Verdict):
 
     @property
     def verdict(self) -> str:
-        """As for any verdict, or `REFUSED` if no plan was accepted; with `NOT_PRIVATE` if it was signed so."""
+        """As for any verdict, or `REFUSED` if no plan was accepted. A transcript that is not private ends in
+        `NOT_PRIVATE`.
+        """
         word = super().verdict
         if word == PROVEN and self.proof is not None and self.proof.state in (State.NEW, State.REFUSED):
             word = REFUSED  # nothing could be spent
         return word if word == NOT_PROVEN or self.entry.label == LABEL else word + NOT_PRIVATE
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; numbers are null if the replay failed."""
+        """Return it as plain JSON values. Numbers are null if the replay failed."""
         proof = self.proof
         numbers: dict[str, Any] = dict.fromkeys(("claimed", "spent", "at_most", "releases", "refusals", "state"))
         if proof is not None:
@@ -130,7 +132,7 @@ class TranscriptVerdict(Verdict):
 
 @dataclass(eq=False)
 class AuditedLedger(Verdict):
-    """What one ledger proves."""
+    """The verdict on one ledger."""
 
     file: str  # for people
     curator: str  # name in the run, or the first digits of its key
@@ -141,13 +143,13 @@ class AuditedLedger(Verdict):
 
     @property
     def audit(self) -> LedgerAudit:
-        """What the ledger's bytes prove; LookupError if they could not be read."""
+        """The audit of the ledger's file; LookupError if it could not be read."""
         if self.read is None:
             raise LookupError(self.file)
         return self.read
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as plain JSON values."""
         audit, replayed = self.audit, self.audit.replayed
         return {
             "file": self.file,
@@ -175,23 +177,23 @@ class AuditedLedger(Verdict):
 
 @dataclass(eq=False)
 class LedgerVerdict(AuditedLedger):
-    """What a ledger in a run's list proves."""
+    """The verdict on a ledger in a run's list."""
 
     entry: LedgerEntry = field(kw_only=True)
 
     @property
     def holds(self) -> bool:
-        """Whether its chain is whole and signed by its curator; one that only lacks replies holds, too."""
+        """Whether its chain is whole and signed by its curator. It holds even if replies are missing."""
         read = self.read
         return read is not None and not read.replayed.broken and bytes.fromhex(self.entry.key) in read.curators
 
     @property
     def spent(self) -> Fraction | None:
-        """Spent over all learners; None if the ledger could not be read."""
+        """The amount spent over all learners; None if the ledger could not be read."""
         return None if self.read is None else self.read.replayed.total
 
     def as_listed(self) -> dict[str, Any]:
-        """For machines, beside its run's transcripts."""
+        """Return it as plain JSON values, as they are listed beside the run's transcripts."""
         return {
             "file": self.entry.file,
             "curator": self.entry.curator,
@@ -207,7 +209,7 @@ class LedgerVerdict(AuditedLedger):
 
 @dataclass(eq=False)
 class RunProof(Verdict):
-    """What a whole run folder proves; complaints of signatures come first."""
+    """The verdict on a whole run folder. Complaints on signatures come first."""
 
     folder: Path
     index: Index | None = None  # the run's list; None where it could not be read, and then nothing else was looked at
@@ -216,28 +218,28 @@ class RunProof(Verdict):
     ledgers: list[LedgerVerdict] = field(default_factory=list)
 
     def world(self, repeat: int) -> str:
-        """The run and repeat, for people."""
+        """Name the run and the repeat, for people."""
         return f"{self.folder}, repeat {repeat}"
 
     def curator_name(self, name: str, repeat: int) -> str:
-        """A curator's name, with its repeat where there are several."""
+        """Return a curator's name, with its repeat if there are several."""
         several = self.index is not None and self.index.repeats > 1
         return f"{printable(name)}, repeat {repeat}" if several else printable(name)
 
     def ledger(self, entry: LedgerEntry) -> LedgerVerdict:
-        """An empty verdict on a ledger of its list."""
+        """Make an empty verdict on a ledger of its list."""
         file, name = f"{self.folder}/{LEDGERS}/{entry.file}", self.curator_name(entry.curator, entry.repeat)
         return LedgerVerdict(file, name, self.world(entry.repeat), entry=entry)
 
     def parts(self) -> Iterable[tuple[str, Verdict]]:
-        """Its transcripts, with their repeat where there are several, and its ledgers."""
+        """Return the verdicts on its transcripts, with their repeat if there are several, and on its ledgers."""
         for item in self.transcripts:
             yield self.curator_name(item.entry.file, item.entry.repeat), item
         for ledger in self.ledgers:
             yield ledger.entry.file, ledger
 
     def as_object(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as plain JSON values."""
         return {
             "run": str(self.folder),
             "proven": self.proven,
@@ -250,7 +252,7 @@ class RunProof(Verdict):
 
 @dataclass(eq=False)
 class Recomputed(Verdict):
-    """What was recomputed from transcripts, receipts and ledgers alone; all that is given together."""
+    """The verdict on all inputs together, recomputed from transcripts, receipts and ledgers alone."""
 
     delta: float | None = DELTA  # of each accepted plan; None where no (epsilon, delta) was asked for
     runs: list[RunProof] = field(default_factory=list)  # folders of runs
@@ -262,7 +264,7 @@ class Recomputed(Verdict):
 
     @property
     def ledgers(self) -> list[AuditedLedger]:
-        """The runs' ledgers whose chain holds, and those that were given by themselves."""
+        """The ledgers of runs whose chain holds, and those outside of any run."""
         return [*(ledger for run in self.runs for ledger in run.ledgers if ledger.holds), *self.lone_ledgers]
 
     @property
@@ -271,13 +273,13 @@ class Recomputed(Verdict):
         return [*(row for ledger in self.ledgers for row in ledger.sums), *self.transcript_sums]
 
     def parts(self) -> Iterable[tuple[str, Verdict]]:
-        """Its runs, and ledgers by themselves."""
+        """Return the verdicts on its runs, and on ledgers outside of any run."""
         yield from ((str(run.folder), run) for run in self.runs)
         yield from ((ledger.file, ledger) for ledger in self.lone_ledgers)
 
     @property
     def unproven(self) -> list[str]:
-        """As for any verdict, without the folders of runs."""
+        """As for any verdict, but without the folders of runs in the places."""
         texts = [text for run in self.runs for text in run.unproven]
         return [
             *texts,
@@ -287,7 +289,7 @@ class Recomputed(Verdict):
 
     @property
     def unwitnessed(self) -> list[str]:
-        """Entries of which nothing outside of the curators' hands speaks."""
+        """The entries that rest on the curators' word alone."""
         return [
             f"{ledger.file}: entries {ledger.audit.unwitnessed[0]}..{ledger.audit.unwitnessed[1]} rest on the "
             "curator's word"
@@ -297,7 +299,7 @@ class Recomputed(Verdict):
         ]
 
     def as_object(self) -> dict[str, Any]:
-        """For machines; amounts are exact, as text."""
+        """Return it as plain JSON values, with exact amounts as text."""
         return {
             "proven": self.proven,
             "delta": self.delta,
