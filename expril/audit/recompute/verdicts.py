@@ -96,9 +96,7 @@ class TranscriptVerdict(Verdict):
 
     @property
     def verdict(self) -> str:
-        """As for any verdict, or `REFUSED` if no plan was accepted. A transcript that is not private ends in
-        `NOT_PRIVATE`.
-        """
+        """The verdict, or `REFUSED` if no plan was accepted. `NOT_PRIVATE` is added to it if the transcript says so."""
         word = super().verdict
         if word == PROVEN and self.proof is not None and self.proof.state in (State.NEW, State.REFUSED):
             word = REFUSED  # nothing could be spent
