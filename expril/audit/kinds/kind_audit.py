@@ -106,8 +106,7 @@ class KindAudit:
         return {}
 
     def laws(self, planned: Any, most_records_per_unit: int) -> tuple[Moved, ...] | None:
-        """Return the releases of all turns of a query that a unit can move, with their laws; None if only the cost is
-        known.
+        """Return the laws of all of a query's releases that a unit can move; None if only the cost is known.
 
         The losses of these releases compose to at most the query's cost.
         """

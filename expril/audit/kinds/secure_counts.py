@@ -175,9 +175,7 @@ class _Colluder:
         return Revealed(participant.reveal(self._state))
 
     def known_masks(self, revealed: Mapping[int, Relayed]) -> Words:
-        """Return the sum of the masks on the attacked curator's vector that the colluder's keys and the revealed shares
-        give.
-        """
+        """Add up the attacked vector's masks that follow from the colluder's keys and the revealed shares."""
         state, attacked, silent = self._state, _INDEX[ATTACKED], _INDEX[SILENT]
         dealers = list_digest(DEALERS, state.dealers)
         seed = self._recovered(attacked, revealed, lambda secret: seed_check(secret) == self._cards[attacked].check)
@@ -213,9 +211,7 @@ class SecureCountsAudit(CountsAudit):
     )
 
     def check_note(self, note: str, turn: Turn, keys: Collection[bytes]) -> str:
-        """Compare the notes of turns 1, 2 and 4 with those of `SecureCounts.charge_note`, as far as the plan determines
-        them.
-        """
+        """Check that the notes of turns 1, 2 and 4 are as `SecureCounts.charge_note` writes them for this plan."""
         planned = turn.planned
         if turn.number not in (SHARES, MASKED, OPENED):
             return "says of a turn what it does not tell" if note else ""
