@@ -1,7 +1,8 @@
 """Answers `secure_counts`: one curator's side of a secure sum of counts.
 
-Nothing depends on a record before turn `MASKED`, which is the one that is charged. What leaves there is uniform on all
-vectors of 64-bit words for who does not know the masks; what is opened later follows from noisy counts alone.
+No message before turn `MASKED` depends on a record, and that turn is the one that is charged. Its vector is uniform on
+all vectors of 64-bit words to anybody who does not know the masks. Everything opened later follows from noisy counts
+alone.
 """
 
 from curator_node.answering import Answered, Answerer, CuratorQuestion
@@ -21,8 +22,8 @@ def check(question: CuratorQuestion) -> None:
     """Refuse a turn that `answer` could not answer, or that would help to open more than the one sum.
 
     Raises:
-        RemoteProtocolError: BAD_QUERY; BAD_PLAN, where this curator is no participant; TERMS_CHANGED, where the vector
-            has no longer the length that was said in the first turn.
+        RemoteProtocolError: BAD_QUERY; BAD_PLAN if this curator is no participant; TERMS_CHANGED if the vector no
+            longer has the length stated in the first turn.
     """
     seat, turn, body = question.seat, question.turn, question.body
     if seat.identity not in turn.planned.participants:
@@ -50,10 +51,10 @@ def check(question: CuratorQuestion) -> None:
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded release of the turn. Total over all datasets: no record can make it fail or differ in kind.
+    """The encoded release of the turn. No record can make this function fail or change the form of its answer.
 
     Raises:
-        RemoteProtocolError: TERMS_CHANGED, where the schema, and so the length of the vector, changed after the charge.
+        RemoteProtocolError: TERMS_CHANGED, if the schema and so the vector's length changed after the charge.
     """
     seat, body = question.seat, question.body
     match question.turn.number:
@@ -86,7 +87,7 @@ def _keys(question: CuratorQuestion) -> Answered:
 
 
 def _masked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The share of the noise is drawn before the count: how long it takes tells nothing beside the records."""
+    """The masked vector. The noise share is drawn before the count, so its time depends on no record."""
     planned, body, state = question.turn.planned, question.body, _state(question)
     _check_length(question, state)
     share = noise.laplace_shares(state.length, planned.law, planned.shares, question.stamp)
@@ -96,7 +97,7 @@ def _masked(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSour
 
 
 def _check_length(question: CuratorQuestion, state: State) -> None:
-    """The schema may have been changed since the keys were made: then there is no such vector to mask."""
+    """Refuse the turn if the vector's length has changed: the schema may have changed since the keys were made."""
     if secure_counts.SECURE_COUNTS.length(question) != state.length:
         limit = f"as many numbers as in the first turn, {state.length}"
         raise RemoteProtocolError(RefusalCode.TERMS_CHANGED, "body.counts", limit)

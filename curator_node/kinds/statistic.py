@@ -30,7 +30,7 @@ Scores = NDArray[np.int64]
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """The encoded StatisticRelease. Total over all data sets: no record can make it fail or differ in kind."""
+    """The encoded StatisticRelease. No record can make this function fail or change the form of its answer."""
     method, items, stamp = question.turn.planned.method, question.body.asked, question.stamp
     match method:
         case Exponential() | AggregateMedian():
@@ -50,13 +50,13 @@ def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSourc
 
 
 def _each_once(items: Sequence[Item], compute: Callable[[Any], T]) -> list[T]:
-    """The result for each item; an item that is asked several times over is computed once."""
+    """The result for each item. Equal items are computed once."""
     results = {item: compute(item) for item in dict.fromkeys(items)}
     return [results[item] for item in items]
 
 
 def _points_scored(method: Exponential | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
-    """Item -> score of each point of its grid."""
+    """The score of each point of an item's grid, by item."""
     if isinstance(method, Exponential):
         return lambda item: quantiles.rank_scores(
             estimates.grid_counts(dataset, item.attribute, item.grid), *item.sides
@@ -66,7 +66,7 @@ def _points_scored(method: Exponential | AggregateMedian, dataset: PrivateDatase
 
 
 def _values_of_blocks(method: AggregateMean | AggregateMedian, dataset: PrivateDataset) -> Callable[[Any], Scores]:
-    """Item -> what its estimator says in each block."""
+    """The estimate in each block, by item."""
     block_of = dataset.blocks(method.blocks, estimates.SPLIT)
     return lambda item: estimates.block_values(dataset, item, block_of, method.blocks)
 
@@ -92,7 +92,7 @@ def _choices(
 def _scaled_noise(
     items: Sequence[Item], method: Smooth, dataset: PrivateDataset, noise: NoiseSource, stamp: Stamp
 ) -> list[int]:
-    """Quantiles with noise in scales of their smooth sensitivity, each moved to its grid."""
+    """Quantiles with noise proportional to their smooth sensitivity, each rounded and clipped to its grid."""
     bound = dataset.steward.most_records_per_unit
 
     def centre_and_scale(item: Quantile) -> tuple[int, Fraction, int]:
@@ -109,8 +109,8 @@ def _scaled_noise(
 def class_scores(dataset: PrivateDataset, item: Selection) -> NDArray[np.int64]:
     """For each candidate: the sum over its cells of the largest weighted count of a class, (candidates,).
 
-    With weights of one that is how many records a stump has right that gives each cell its own majority. A record adds
-    0 to W to every score and takes nothing from any.
+    With weights of 1 this is the number of records that a stump classifies correctly if each cell gets its majority
+    class. A record adds between 0 and W, the largest weight, to every score.
     """
     classes = len(dataset.schema.classes)
     weights = np.array(item.weights or (1,) * classes, np.int64)

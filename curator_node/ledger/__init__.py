@@ -2,16 +2,16 @@
 
 What everybody must know to read one (entries, signed heads, terms) is in `protocol/ledger`.
 
-* `studies`: what is known of one study, request, answer and learner
-* `account`: what all entries add up to
+* `studies`: the facts on one study, request, answer and learner
+* `account`: the sum of all entries
 * `branches`: what receipts and marks prove about entries that were lost
-* `lost_spending`: what lost branches spent, and what is drawn under one charge
+* `lost_spending`: the spending of lost branches, and the units that were running when they began
 * `marks`: a process's own forward-only mark, outside the database
 * `sealing`: encrypted positions in receipts
 * `tables`, `store`, `engines`, `upgrades`: where entries and replies live
 * `places`, `exports`: where a ledger lies, how one is made, opened and read
 * `checks`: reading a chain, and checking it entry by entry
-* `errors`: why a ledger says no
+* `errors`: the refusals of a ledger
 * `chain`: a stored chain, appended to
 * `book`: the ledger itself: reserve, charge, answer, close, expire, and what a steward enters
 * `view`: a ledger for its steward's eyes, and the steward's commands

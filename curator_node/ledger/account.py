@@ -1,4 +1,4 @@
-"""What a ledger's entries add up to. No storage here."""
+"""The account: the sum of a ledger's entries. Nothing is stored here."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -38,7 +38,7 @@ from protocol.transitions import Event, State, advance
 
 @dataclass
 class Account(Trail):
-    """The sum of all entries so far. `Learners` has the sums by learner, `Trail` what is needed of lost branches."""
+    """The sum of all entries so far. `Learners` has the sums by learner, and `Trail` the facts on lost branches."""
 
     head: bytes = GENESIS  # hash of the last entry
     # (index, public key) of whose ledger it is: from that entry on, this key signs
@@ -72,7 +72,7 @@ class Account(Trail):
 
     @property
     def taken_over(self) -> bool:
-        """Whether the newest key has signed an entry yet: one that was only handed the chain has not."""
+        """Whether the newest key has signed an entry since the chain was handed to it."""
         return bool(self.curators) and self.curators[-1][0] < self.next_index
 
     def signer_of(self, index: int) -> bytes:
@@ -86,14 +86,14 @@ class Account(Trail):
 
     @property
     def under(self) -> tuple[str, str]:
-        """The terms, and the name of the records that are served ("" for none): what a proposal is read under."""
+        """The terms and the name of the served records ("" for none), which a steward's decision refers to."""
         return self.terms, self.data[-1][1] if self.data else ""
 
     def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction, name: str = "") -> Fraction:
-        """Epsilon that a learner may still reserve: below its own cap, and below what is not spent of the cap over all.
+        """Epsilon that a learner may still reserve: the rest of its own cap, or of the total cap if that is less.
 
-        What other learners have reserved does not count: an unused reservation must not starve anybody. A key that is
-        not bound yet is taken as one of `name`.
+        Reservations of other learners do not count: an unused reservation must not starve anybody. A key that is not
+        bound yet is taken as one of `name`.
         """
         own_left = cap - self.spent_by(learner, name) - self.reserved_by(learner, name)
         return max(ZERO, min(own_left, total_cap - self.total_spent))
@@ -103,7 +103,7 @@ class Account(Trail):
         return position_at(index, self.hashes, self.totals)
 
     def knows(self, trace: BranchTrace) -> bool:
-        """Whether a trace of a lost branch tells nothing new; see `is_known`."""
+        """Whether a trace of a lost branch proves nothing new; see `is_known`."""
         return is_known(self, trace)
 
     def took_effect(self, request: bytes) -> bool:
@@ -115,14 +115,14 @@ class Account(Trail):
         return self.stored_requests[key] + [state_key(*place) for place in self.states if place[0] == key]
 
     def lost_spending(self) -> list[LostSpending]:
-        """For each suspect, in order: what its branch spent that this chain and earlier suspects leave out."""
+        """For each suspected branch, in order: the spending that neither this chain nor an earlier suspect shows."""
         return lost_spending(self)[0]
 
     def check(self, entry: Entry) -> None:
-        """Whether an entry may be the next one; nothing is changed.
+        """Check that an entry may be the next one. Nothing is changed.
 
         Raises:
-            LedgerCorruptError: it is not the next one, or breaks a rule of the ledger.
+            LedgerCorruptError: the entry is not the next one, or breaks a rule of the ledger.
         """
         if entry.index != self.next_index or entry.previous != self.head:
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
@@ -133,7 +133,7 @@ class Account(Trail):
         """Add one entry.
 
         Raises:
-            LedgerCorruptError: as `check`; nothing is changed.
+            LedgerCorruptError: `check` raises it. Nothing is changed.
         """
         self.check(entry)
         amount = parse_amount(entry.amount)
@@ -172,7 +172,7 @@ class Account(Trail):
         self.totals.append(self.total_spent)
 
     def _complaint(self, entry: Entry) -> str:
-        """What is wrong with an entry in its place; "" where nothing is."""
+        """The fault of an entry at its place in the chain; "" if there is none."""
         amount = parse_amount(entry.amount)
         if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
             return "opens a ledger twice, or comes before it is opened"
@@ -195,7 +195,7 @@ class Account(Trail):
         return self._complaint_of_act(entry, amount)
 
     def _complaint_of_act(self, entry: Entry, amount: Fraction) -> str:
-        """As `_complaint`, for a steward's act."""
+        """The fault of an entry that records a steward's act; "" if there is none."""
         match entry.kind:
             case EntryKind.RESUME:
                 if not self.halted:

@@ -1,7 +1,7 @@
 """Traces of lost branches: what receipts and marks prove about entries that a ledger no longer holds.
 
-A ledger that was rolled back goes on from an older entry, the *fork*. The entries that had come after it are a lost
-branch. All that is left of it are positions in receipts and marks, and the hashes that a process keeps beside its mark.
+A ledger that was rolled back goes on from an older entry, the *fork*. The entries after it are a lost branch. Only
+positions in receipts and marks are left of it, and the hashes that a process keeps beside its mark.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,18 +17,20 @@ from protocol.rationals import GRID, amount, parse_amount, shorten, total_of
 from protocol.refusals import RefusalCode
 
 MOST_ANCESTORS = 24
-"""The oldest is 2^23 entries back: with a charge a second, three months."""
+"""Most earlier entries, at doubling distances, that a position names. The oldest is 2^23 entries back: three months at
+a charge a second."""
 NEAR = 24
-"""So many entries just before a position are named in it, each."""
+"""This many entries just before a position are named in it one by one."""
 POSITION_BYTES = SEALED_BYTES - 28
-"""Of a padded position; a cipher adds a nonce of 12 bytes and a tag of 16."""
+"""Bytes of a padded position. The cipher adds a nonce of 12 bytes and a tag of 16."""
 MOST_BITS = 800
-"""Of a total's numerator and denominator together, 243 characters; a longer one is rounded up to the grid of 2^-64."""
+"""Most bits of a total's numerator and denominator together, 243 characters. A longer total is rounded up to the grid
+of 2^-64."""
 
 
 @dataclass(frozen=True)
 class BranchTrace:
-    """What is known of a lost branch, from one mark or receipt."""
+    """The facts on a lost branch that one mark or receipt proves."""
 
     suspect: Suspect  # its position, and whose receipt shows it
     entries: bytes = b""  # stubs of its entries up to the position, as far as they are known; see `LostEntry`
@@ -39,7 +41,7 @@ class BranchTrace:
 
     @classmethod
     def of(cls, entry: Entry, suspect: Suspect) -> "BranchTrace":
-        """What a HALT entry says."""
+        """The trace that a HALT entry holds."""
         if not isinstance(entry, LostEntry):
             return cls(suspect, proven=False)
         return cls(suspect, entry.lost_stubs, read_spent(entry.spent), entry.receipt)
@@ -51,7 +53,7 @@ class BranchTrace:
 
     @property
     def position(self) -> Position | None:
-        """The newest entry that is known of the branch; None where a mark is missing."""
+        """The position of the branch's newest known entry; None if a mark is missing."""
         return self.suspect.position
 
     def is_same(self, other: "BranchTrace") -> bool:
@@ -59,19 +61,19 @@ class BranchTrace:
         return (self.suspect, self.receipt) == (other.suspect, other.receipt)
 
     def contradicts(self, other: "BranchTrace") -> bool:
-        """Whether both are receipts of one request, with two answers: then they are of two branches."""
+        """Whether both are receipts of one request with different answers, and so of two branches."""
         request, other_request = self.suspect.request, other.suspect.request
         both_receipts = NO_DIGEST not in (self.receipt, other.receipt)
         return request == other_request != NO_DIGEST and both_receipts and self.receipt != other.receipt
 
     def learners(self, keys_of: Callable[[bytes], tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
-        """The keys of each learner whose spending it names; `keys_of` gives all keys of the learner who has one."""
+        """The keys of each learner whose spending is named; `keys_of` returns all keys of a key's learner."""
         return list(dict.fromkeys(keys_of(key) for key in (self.suspect.learner, *self.spent) if key != NOBODY))
 
     def spent_by(self, keys: Sequence[bytes]) -> Fraction:
-        """What the learner with these keys had spent at the position; 0 if the trace does not say.
+        """Epsilon that the learner with these keys had spent at the position; 0 if the trace does not say.
 
-        A receipt says what its learner had spent over all keys, so another key's receipt is one of the same learner.
+        A receipt names the spending over all keys of its learner, whichever of these keys it was written for.
         """
         if self.suspect.learner in keys:
             return parse_amount(self.suspect.spent)
@@ -90,10 +92,10 @@ class BranchTrace:
         return self._stubs.get(index)
 
     def last_common(self, hashes: Sequence[bytes]) -> int | None:
-        """Index of the newest entry that the branch is proven to share with a chain, by its hashes; None if none is.
+        """Index of the newest entry that the branch is proven, by hashes, to share with a chain; None if there is none.
 
-        It may lie before the fork, never after it. If only the position is known, it is at most twice as far from the
-        position as the fork.
+        This entry may lie before the fork, never after it. If only the position is known, this entry is at most twice
+        as far from the position as the fork is.
         """
         if self.position is None:
             return None
@@ -112,7 +114,7 @@ class BranchTrace:
 
     @cached_property
     def _stubs(self) -> dict[int, bytes]:
-        """By index, those that the position itself names."""
+        """The stubs that the position itself names, by index."""
         position = self.position
         if position is None:
             return {}
@@ -152,7 +154,7 @@ def stubs_of(hashes: Iterable[bytes]) -> bytes:
 
 
 def pack(position: Position) -> bytes:
-    """A position as `POSITION_BYTES` bytes, whatever it says."""
+    """A position as `POSITION_BYTES` bytes; all positions get the same length."""
     body = encode(position)
     return len(body).to_bytes(2, "big") + body.ljust(POSITION_BYTES - 2, b"\0")
 
@@ -161,7 +163,7 @@ def unpack(data: bytes) -> Position:
     """Inverse of `pack`.
 
     Raises:
-        RemoteProtocolError: MALFORMED, for anything else.
+        RemoteProtocolError: MALFORMED, if the bytes are no packed position.
     """
     length = int.from_bytes(data[:2], "big")
     if len(data) != POSITION_BYTES or length > POSITION_BYTES - 2 or any(data[2 + length :]):

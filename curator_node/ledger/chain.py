@@ -1,7 +1,8 @@
 """A ledger's chain of entries: opened, compared with this process's mark, and appended to.
 
-A decision is taken on the sum of all entries and takes effect by appending the next one, whose hash the curator signs.
-If another process appended first, the decision is taken anew on the longer list.
+Whether to charge, for example, is decided from the account of all entries so far. The decision takes effect when an
+entry is appended, whose hash the curator signs. If another process appended first, it is decided anew on the longer
+chain.
 """
 
 import secrets
@@ -38,7 +39,7 @@ from protocol.rationals import GRID, amount, shorten
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
 MOST_SUSPECTS = 256
-"""Lost branches that wait for the steward; a receipt of one more is refused and not entered."""
+"""Most lost branches that wait for the steward. A receipt of one more is refused and not entered."""
 UNFINISHED = "the ledger was handed to this curator's key, which has not signed in it yet"
 NO_MARK = "this process's mark is missing or damaged: the ledger may have been replaced by an older one"
 
@@ -102,14 +103,14 @@ class Chain:
         self.account = self._load()  # the sum of all entries read so far
 
     def begin(self, terms: str, now: int) -> None:
-        """Start serving: compare the chain with this process's mark, and enter what the charges mean.
+        """Start serving: compare the chain with this process's mark, and enter the terms of the charges.
 
         If the chain lacks what the mark names, or there is no mark, the ledger halts until its steward acts. `terms`
-        are the privacy unit and the kind of signatures, unambiguously.
+        name the privacy unit and the kind of signatures.
 
         Raises:
-            ConfigurationError: the ledger was kept under other terms: its epsilons are not comparable; or a change of
-                its key was not finished.
+            ConfigurationError: the ledger was kept under other terms, so that its epsilons are not comparable; or a
+                change of its key was not finished.
         """
         self.refresh(now)
         if not self.account.taken_over:
@@ -157,10 +158,10 @@ class Chain:
             raise HandedOverError
 
     def settle(self) -> None:
-        """Move this process's mark to the newest entry, before an answer that rests on it leaves.
+        """Move this process's mark to the newest entry, before an answer that rests on that entry is sent.
 
-        While a lost branch waits for the steward, the mark stays where it is and names that branch, too: whichever copy
-        is put back next, the branch is found again.
+        While a lost branch waits for the steward, the mark does not move and names that branch, too. So the branch is
+        found again whichever copy of the ledger is restored next.
         """
         account, marked = self.account, self._mark.read()
         if marked is not None and (marked.position.head, marked.open) == (account.head, ()):
@@ -178,8 +179,8 @@ class Chain:
     def halt(self, now: int, note: str, *, trace: BranchTrace | None = None) -> None:
         """Stop reserving and charging until `resume`.
 
-        With a `trace`, the ledger may have lost entries. Charged requests without a reply may have had one there, so
-        they are never answered.
+        A `trace` means that the ledger may have lost entries. Charged requests without a reply may have been answered
+        there, so they are never answered again.
         """
 
         def decide(account: Account) -> Entry | None:
@@ -211,10 +212,10 @@ class Chain:
         )
 
     def append(self, decide: Callable[[Account], Entry | None], now: int, *, replies: Replies = ()) -> bool:
-        """Decide on the sum of all entries and append; returns whether an entry was appended.
+        """Decide on an entry from the account of all entries, and append it. Returns whether an entry was appended.
 
-        If another process appended first, it decides again. Entries of others are read before each decision: a decision
-        to append nothing must not be stale either (another process may have lifted a halt).
+        If another process appended first, `decide` is called again. Entries of other processes are read before each
+        decision, so that a decision to append nothing is not stale either: another process may have lifted a halt.
         """
         while True:
             self.refresh(now)
@@ -236,7 +237,7 @@ class Chain:
             return True
 
     def _start(self, terms: str, now: int) -> None:
-        """Append a START first of all, so that no later entry is on a branch that may have been lost."""
+        """Append a START entry before any other, so that no later entry lies on a branch that may be lost."""
         self.append(lambda _: self.entry(EntryKind.START, now, note=terms), now)
 
     def _load(self) -> Account:

@@ -29,7 +29,7 @@ class CheckedLedger:
 
 
 class Evidence(Protocol):
-    """What is checked of a ledger, whatever holds it."""
+    """The parts of a ledger that are checked, from a store or an export."""
 
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order."""
@@ -66,7 +66,7 @@ def load(store: LedgerStore) -> Account:
 
     Raises:
         ConfigurationError: there is no entry.
-        LedgerCorruptError: the chain does not fit together; the text names the entry.
+        LedgerCorruptError: the chain does not fit together. The text names the entry.
     """
     rows = store.rows(0)
     if not rows:
@@ -84,7 +84,7 @@ def load(store: LedgerStore) -> Account:
 
 
 def check(store: LedgerStore, curator: bytes | None = None) -> CheckedLedger:
-    """As `check_evidence`, of a store."""
+    """Check a ledger in a store by `check_evidence`."""
     return check_evidence(StoredLedger(store), curator)
 
 
@@ -153,7 +153,7 @@ def _decoded(row: Row) -> Entry:
 
 
 def _where(rows: list[Row], account: Account, error: ExprilError) -> str:
-    """What is wrong with a broken chain. If an entry does not fit, the one before it may have been changed."""
+    """The findings on a broken chain. If an entry does not fit, the one before it may have been changed."""
     place = account.next_index
     before, row = rows[place - 1], rows[place]
     if row.index != place:

@@ -1,4 +1,4 @@
-"""Connections to databases: how SQLite and PostgreSQL are spoken to, and what of their failures may be shown.
+"""Connections to SQLite and PostgreSQL, and the texts of their failures that may be shown.
 
 A database's own text is never shown: it may hold a value, a part of a query, or a password.
 """
@@ -14,9 +14,9 @@ from protocol.errors import ConfigurationError
 CONNECT_SECONDS = 10
 SQLITE_MAGIC = b"SQLite format 3\x00"
 SESSION = {"lock_timeout": "15s", "statement_timeout": "120s", "idle_in_transaction_session_timeout": "60s"}
-"""Of a PostgreSQL session: a process that stands still, or whose machine is gone, does not hold up the others."""
+"""Settings of a PostgreSQL session, so that a stalled or vanished process does not hold up the others."""
 _LINK = {"connect_timeout": CONNECT_SECONDS, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
-"""For libpq: a server that is gone without a word is noticed; seconds, seconds and milliseconds."""
+"""Settings of libpq that notice a silent server, in seconds, seconds and milliseconds."""
 _SQLITE_REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk is full or fails",
@@ -54,7 +54,7 @@ _CONNECTION_REASONS = {
     "could not translate host name": "nobody knows this host",
     "failed to resolve host": "nobody knows this host",
 }
-"""What libpq says where it finds no session, for which there is no code."""
+"""Texts of libpq if no session begins, since these failures have no code."""
 
 
 def read_url(text: str | sa.URL, setting: str) -> sa.URL:
@@ -84,7 +84,7 @@ def shown_url(url: sa.URL) -> str:
 
 
 def open_engine(url: sa.URL) -> sa.Engine:
-    """An engine; nothing is connected yet.
+    """A SQLAlchemy engine that has not connected yet.
 
     Connections are tested when they are taken from the pool, so that a database that was gone and is back serves the
     next request.
@@ -115,7 +115,7 @@ def open_engine(url: sa.URL) -> sa.Engine:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a database failed, in our own words; where there are none, the kind of error and its code."""
+    """Why a database failed, in our own words or else as the error's type and code."""
     inner = getattr(error, "orig", None) or error
     code = getattr(inner, "sqlite_errorcode", None)
     if isinstance(code, int):
@@ -131,7 +131,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _set_session(connection: Any, _record: Any) -> None:
-    """Time-outs; and a commit waits for the disk, whatever the server's default is."""
+    """Set a session's time-outs, and make commits wait for the disk, whatever the server's default is."""
     with connection.cursor() as cursor:
         for name, value in SESSION.items():
             cursor.execute(f"SET {name} = '{value}'")
@@ -142,7 +142,7 @@ def _set_session(connection: Any, _record: Any) -> None:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether there is a SQLite file; the content of one that is named by a URI is not looked at."""
+    """Whether there is a SQLite file. The content of a file that a URI names is not read."""
     if str(path).startswith("file:"):
         return True
     try:
@@ -153,7 +153,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 def require_sqlite(path: Path) -> None:
-    """Raise ConfigurationError where there is no SQLite file: what is there instead, and what to do."""
+    """Raise ConfigurationError if there is no SQLite file. Its text says what is there instead, and what to do."""
     if is_sqlite(path):
         return
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""Refusals of a ledger. Nothing was changed."""
+"""Refusals of a ledger. A refusal changes nothing in the ledger."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ class BoundElsewhereError(ConfigurationError):
 
 
 class NotApprovedError(ExprilError):
-    """A study waits for its steward's word, or was declined."""
+    """A study waits for the steward's decision, or was declined."""
 
     def __init__(self, declined: bool) -> None:
         self.declined = declined  # whether it was
@@ -58,7 +58,7 @@ class StoreFullError(ExprilError):
 
 
 class StateGoneError(ExprilError):
-    """What an answerer kept of a study is missing or changed; it is never made anew."""
+    """The state that an answerer kept of a study is missing or changed. It is never made anew."""
 
     def __init__(self, index: int) -> None:
         self.index = index  # of the ANSWERED entry that holds its digest
@@ -66,7 +66,7 @@ class StateGoneError(ExprilError):
 
 
 class AnswerGoneError(ExprilError):
-    """A request was answered, and its reply is not there any more."""
+    """A request was answered, and its reply is gone."""
 
     def __init__(self, index: int, evicted: bool) -> None:
         self.index = index  # of the ANSWERED entry

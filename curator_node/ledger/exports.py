@@ -40,7 +40,7 @@ class ExportedLedger:
 def export_ledger(store: LedgerStore) -> bytes:
     """The bytes of a ledger's export.
 
-    `store`: of which one state is seen: `DatabaseStore.snapshot`.
+    `store`: read within `DatabaseStore.snapshot`, so that all rows are of one moment.
 
     Raises:
         LedgerCorruptError: entries are missing.
@@ -63,10 +63,10 @@ def is_export(path: Path) -> bool:
 
 
 def read_export(path: Path) -> ExportedLedger:
-    """Read an export; nothing of it is checked yet but its form.
+    """Read an export. Only its form is checked.
 
     Raises:
-        ConfigurationError: not an export in its one form.
+        ConfigurationError: the file is not an export in canonical form.
     """
     try:
         data = path.read_bytes()

@@ -1,7 +1,7 @@
 """The ledger: a durable privacy filter (it refuses) and odometer (it reports), in exact rationals.
 
-Every decision is taken on the newest sum of a hash-chained list of entries (`chain`), so caps hold across processes and
-machines that share a store.
+Every decision is taken on the newest account of a hash-chained list of entries (`chain`). So caps hold across processes
+and machines that share a store.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Caps:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a proposal asks to reserve; `costs` are the most that each planned query may be charged."""
+    """The reservation that a proposal asks for; `costs` are the most that each planned query may be charged."""
 
     key: StudyKey
     plan: Plan
@@ -80,9 +80,9 @@ class Ledger(Chain):
         Raises:
             HaltedError: the ledger is halted.
             BoundElsewhereError: the key is another enrolled learner's; nothing is changed.
-            NotApprovedError: all else fits, and its steward has not approved it, has approved it at another cost, on
-                other terms or other records, or has declined; nothing is changed.
-            InsufficientBudgetError: it does not fit; nothing is changed.
+            NotApprovedError: everything else is in order, but the steward has declined it, has not approved it, or has
+                approved it at another cost, on other terms or for other records; nothing is changed.
+            InsufficientBudgetError: the cost exceeds what is left; nothing is changed.
             TooManyStudiesError: the learner has as many as it may; nothing is changed.
             LocalProtocolError: another request has reserved this study; nothing is changed.
         """
@@ -143,12 +143,12 @@ class Ledger(Chain):
         """Charge the next query of an open study; idempotent by request digest.
 
         `caps` are those of today, which may be lower than when the plan was accepted; None checks the reservation only.
-        `note` is what the query's kind says of the request to readers of the ledger.
+        `note` is the query kind's description of the request for readers of the ledger.
 
         Raises:
             HaltedError: the ledger is halted.
-            InsufficientBudgetError: other learners have spent what is left of the cap over all, or a cap was lowered;
-                nothing is changed.
+            InsufficientBudgetError: the charge exceeds what is left of a cap, since other learners have spent from the
+                total cap or a cap was lowered; nothing is changed.
             LocalProtocolError: the study is not open, this is not its next query, or it costs more than was reserved
                 for it; nothing is changed.
         """
@@ -173,7 +173,7 @@ class Ledger(Chain):
         self.append(decide, now)
 
     def close_study(self, key: StudyKey, sequence: int, request: bytes, now: int) -> None:
-        """Close a study and refund what was reserved and never used; idempotent by request digest.
+        """Close a study and refund the unused part of its reservation; idempotent by request digest.
 
         Raises:
             LocalProtocolError: the study has ended, or a later query was charged; nothing is changed.
@@ -200,11 +200,11 @@ class Ledger(Chain):
     ) -> bytes:
         """Answer a request that took effect: store its one signed reply together with the entry of the reply's digest.
 
-        If another process answered first, its reply is returned, and the one made here is dropped. `make` makes the
-        signed reply. `state` is (query kind, what its answerer keeps of the study from now on), stored with the reply.
+        If another process answered first, its reply is returned and this one is dropped. `make` makes the signed reply.
+        `state` is the query kind and the state that its answerer keeps of the study; it is stored with the reply.
 
         Raises:
-            AnswerGoneError: it was answered, and the reply is gone.
+            AnswerGoneError: the request was answered before, and the reply is gone.
         """
         if request not in self.account.owed:
             self.refresh(now)
@@ -242,14 +242,14 @@ class Ledger(Chain):
         return self.account.took_effect(request)
 
     def answered(self, request: bytes) -> bool:
-        """Whether a request has taken effect and awaits no reply: it has one, or its reply is gone."""
+        """Whether a request has taken effect and is owed no reply, because it has one or its reply is gone."""
         return self.took_effect(request) and request not in self.account.owed
 
     def reply(self, request: bytes) -> bytes:
-        """The stored reply to an answered request, as the chain holds its digest.
+        """The stored reply to an answered request. It is checked against its digest in the chain.
 
         Raises:
-            AnswerGoneError: it was evicted, or the store lost or changed it; it is never drawn again.
+            AnswerGoneError: the reply was evicted, or the store lost or changed it. Its noise is never drawn again.
         """
         if request in self.account.lost_requests:
             raise AnswerGoneError(self.account.lost_requests[request], evicted=False)
@@ -262,7 +262,8 @@ class Ledger(Chain):
         return stored
 
     def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
-        """(sequence, stored reply) of every charged and answered request of a study, in order; raises as `reply`."""
+        """(sequence, stored reply) of each charged and answered request of a study, in order; raises as `reply` does.
+        """
         account = self.account
         # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said
         answered = account.answers if account.studies[key].ended else account.stored_requests.get(key, ())
@@ -271,10 +272,10 @@ class Ledger(Chain):
         return sorted((sequence, self.reply(request)) for request, sequence in charged)
 
     def state(self, key: StudyKey, kind: str) -> bytes:
-        """What the answerer of a query kind last kept of a study; empty if it has kept nothing yet.
+        """The state that the answerer of a query kind last kept of a study; empty if it has kept none.
 
         Raises:
-            StateGoneError: the store lost or changed it, or a lost branch may have used it.
+            StateGoneError: the store lost or changed the state, or a lost branch may have used it.
         """
         newest = self.account.states.get((key, kind))
         if newest is None:
@@ -288,7 +289,7 @@ class Ledger(Chain):
         """Drop replies of ended studies, oldest end first, until `size` bytes more fit into `most`.
 
         Raises:
-            StoreFullError: open studies need all that is kept; nothing more is changed.
+            StoreFullError: open studies need all replies that are left.
         """
 
         def decide(account: Account) -> Entry | None:
@@ -303,7 +304,7 @@ class Ledger(Chain):
             self.append(decide, now)
 
     def expire(self, now: int) -> None:
-        """Refund every reservation that has expired, as far as this process has read."""
+        """Refund every expired reservation among the entries that this process has read."""
         due = [
             key
             for studies in self.account.open_by_learner.values()
@@ -314,7 +315,7 @@ class Ledger(Chain):
             self.append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
 
     def serve_data(self, version: str, now: int) -> None:
-        """Enter which snapshot of the records is served from now on, unless that is the last one entered."""
+        """Enter which snapshot of the records is served from now on, unless it is the last one entered."""
 
         def decide(account: Account) -> Entry | None:
             served = bool(account.data) and account.data[-1][1] == version
@@ -324,24 +325,25 @@ class Ledger(Chain):
         self.settle()
 
     def enrol(self, key: bytes, name: str, now: int) -> bool:
-        """Bind a key, with what it has spent, to an enrolled learner for ever; returns whether it was not bound before.
+        """Bind a key and its spending to an enrolled learner for ever. Returns whether it was not bound before.
 
         Raises:
-            BoundElsewhereError: it is bound to another name; nothing is changed.
+            BoundElsewhereError: the key is bound to another name; nothing is changed.
         """
         return self.append(lambda account: self._binding(account, key, name, now), now)
 
     def decide_on(
         self, key: StudyKey, request: bytes, now: int, *, approve: bool, cost: Fraction, until: int, note: str = ""
     ) -> None:
-        """Enter the steward's word on a waiting proposal. An approval holds for this cost and for the present records.
+        """Enter the steward's decision on a waiting proposal. An approval holds for this cost and the present records.
 
-        `request` is the proposal's digest. Without `approve` it is declined for good. `cost` is the most that the study
-        may be charged, as the steward read it. The approval ends at `until`. `note` says why, and is never sent.
+        `request` is the proposal's digest. Without `approve` the proposal is declined for good. `cost` is the most that
+        the study may be charged, as the steward read it. The approval ends at `until`. `note` says why, and is never
+        sent.
 
         Raises:
-            ConfigurationError: it was decided on before, and nothing differs since; or the study is open already; or
-                other records are served than when this process last read the ledger.
+            ConfigurationError: the same decision holds already; or the study is open already; or other records are
+                served than when this process last read the ledger.
         """
         under = self.account.under
 
@@ -372,14 +374,14 @@ class Ledger(Chain):
     def resume(
         self, now: int, *, learner: bytes = NOBODY, restored: Fraction = ZERO, note: str = ""
     ) -> list[LostSpending]:
-        """The steward's act after a halt: epsilon that the ledger lost is entered as spent.
+        """End a halt for the steward: epsilon that the ledger lost is entered as spent.
 
-        What the suspects of the halt prove is entered by itself (`lost_spending`). What a branch charged after its
-        newest known position is not in it. `restored` is what the steward knows to be lost beyond that, by `learner`
-        (zero for nobody in particular). `note` says why it is safe to go on.
+        The spending that suspected branches prove is entered automatically (`lost_spending`). Charges after a branch's
+        newest known position are not in it. `restored` is the further epsilon that the steward knows to be lost, spent
+        by `learner` (zero for nobody in particular). `note` says why it is safe to go on.
 
         Returns:
-            What was entered for each suspect; empty if the ledger was not halted.
+            The spending entered for each suspected branch; empty if the ledger was not halted.
         """
         spendings: list[LostSpending] = []
 
@@ -433,13 +435,13 @@ class Ledger(Chain):
 
 
 def hand_over(store: LedgerStore, old: SigningKey, new: SigningKey, now: int) -> None:
-    """Hand a ledger over to its curator's next key: the old key signs that, and the new one signs that it took over.
+    """Hand a ledger over to its curator's next key. The old key signs the handover, and the new key signs the takeover.
 
-    A handover that was broken off is completed. No process may be serving under the old key.
+    An interrupted handover is completed. No process may be serving under the old key.
 
     Raises:
-        ConfigurationError: the ledger is neither key's.
-        LedgerCorruptError, LedgerUnavailableError: it cannot be read or written.
+        ConfigurationError: the ledger belongs to neither key.
+        LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read or written.
     """
     if load(store).curator == old.public:
         first = Chain(store, key=old, mark=MemoryMark())

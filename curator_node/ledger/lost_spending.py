@@ -1,14 +1,14 @@
-"""What lost branches spent, and the charged units that were running when they began.
+"""The spending of lost branches, and the charged units that were running when they began.
 
-For each lost branch that is proven, the ledger enters as spent what it does not show: the branch's total less the total
-at the last entry in common, and the whole charge of every unit that was running there. This may be more than was lost:
-the last entry in common may lie before the fork, and a unit may have ended without another answer.
+For each proven lost branch, the ledger enters as spent what it does not show. That is the branch's total less the total
+at the last entry in common, and the whole charge of every unit that was running there. The sum may exceed the true
+loss: the last entry in common may lie before the fork, and a unit may have ended without another answer.
 
 Two traces are taken for one branch only if a hash in one proves that its branch holds the other's position.
 
-A charged *unit* is what is drawn under one charge. A question of one turn is a unit from its charge to its answer. A
-kind that keeps something between turns draws under one charge until it keeps nothing more: an instance of a holdout, a
-secure sum. A ledger that goes on twice from an entry at which a unit is running draws under that charge twice.
+A charged *unit* is all the noise that is drawn under one charge. A question of one turn is a unit from its charge to
+its answer. If a kind keeps a state between turns, as in an instance of a holdout or a secure sum, the unit lasts until
+it keeps none. A ledger that goes on twice from an entry at which a unit is running draws under that charge twice.
 """
 
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class Units:
 
 @dataclass
 class Branch:
-    """A lost branch, as far as it is known, with what was entered as spent for it."""
+    """A known lost branch, with the spending that was entered for it."""
 
     traces: list[BranchTrace]  # what is proven to be of it, in order of position
     common: int = -1  # index of the newest entry that it is proven to share with the chain; -1 where none is
@@ -88,7 +88,7 @@ class Branch:
 
 @dataclass
 class Trail(Learners):
-    """What of a chain is compared with traces of lost branches; `Learners` has the sums by learner."""
+    """The facts on a chain that traces of lost branches are compared with; `Learners` has the sums by learner."""
 
     hashes: list[bytes] = field(default_factory=list)  # of every entry, by index
     totals: list[Fraction] = field(default_factory=list)  # spent over all learners up to every entry
@@ -102,7 +102,7 @@ class Trail(Learners):
 
 
 def lost_spending(trail: Trail) -> tuple[list[LostSpending], list[Branch]]:
-    """For each suspect, what its branch spent that the chain and earlier suspects leave out; all branches."""
+    """For each suspected branch, the spending that neither the chain nor an earlier suspect shows; and all branches."""
     branches = [
         replace(entered, traces=list(entered.traces), by_key=dict(entered.by_key)) for entered in trail.branches
     ]
@@ -110,12 +110,12 @@ def lost_spending(trail: Trail) -> tuple[list[LostSpending], list[Branch]]:
 
 
 def is_known(trail: Trail, trace: BranchTrace) -> bool:
-    """Whether a trace tells nothing new.
+    """Whether a trace proves nothing new.
 
     A mark's trace is known if the chain holds its position. Any trace is known if the same mark or receipt was entered
     before, or if a mark that the steward has seen is proven to hold its position and names no less spending of each
-    learner there. A receipt of an entry that the chain holds is new: the chain lacks its answer. So is a receipt of
-    whose branch only receipts tell: were it not entered, a second answer to its request would not be found out.
+    learner there. A receipt of an entry that the chain holds is new, since the chain lacks its answer. A receipt is
+    also new if its branch is known from receipts alone: otherwise a second answer to its request would not be detected.
     """
     if any(trace.is_same(other) for other in (*trail.suspects, *trail.acknowledged)):
         return True
@@ -132,7 +132,10 @@ def is_known(trail: Trail, trace: BranchTrace) -> bool:
 
 
 def _enter(trail: Trail, trace: BranchTrace, branches: list[Branch]) -> LostSpending:
-    """What a trace proves beyond what was entered for its branch; the trace is added to its branch, or to a new one."""
+    """The spending that a trace proves beyond what its branch has entered.
+
+    The trace is added to its branch or a new one.
+    """
     if trace.position is None:
         return LostSpending(trace.suspect, ZERO, {})
     branch = next((candidate for candidate in branches if _is_of(trail, trace, candidate)), None)
@@ -160,9 +163,9 @@ def _enter(trail: Trail, trace: BranchTrace, branches: list[Branch]) -> LostSpen
 
 
 def _is_of(trail: Trail, trace: BranchTrace, branch: Branch) -> bool:
-    """Whether a trace is proven to be of a branch: it goes on from the branch's newest trace, or lies before it.
+    """Whether a trace is proven to be of a branch: its position lies after the branch's newest trace, or before it.
 
-    It is of another branch if the chain shares with this one another answer to the receipt's request.
+    A receipt is of another branch if the chain and this branch share a different answer to its request.
     """
     newest, position = branch.traces[-1], trace.position
     if position is None or newest.position is None or any(trace.contradicts(other) for other in branch.traces):
@@ -182,14 +185,14 @@ def _common(trail: Trail, trace: BranchTrace) -> int:
 
 
 def _answered(trail: Trail, trace: BranchTrace) -> float:
-    """Index of the chain's own answer to a receipt's request, where it holds the request's entry; else infinity."""
+    """Index of the chain's own answer to a receipt's request if the chain holds the request's entry; else infinity."""
     answer = trail.answers.get(trace.suspect.request) if trace.receipt != NO_DIGEST else None
     here = answer is not None and trace.position is not None and holds(trace.position, trail.hashes)
     return answer.index if answer is not None and here else inf
 
 
 def _up(amount: Fraction) -> Fraction:
-    """Rounded up if it is long, so that it can always be entered."""
+    """The amount, rounded up if it is long, so that it can always be entered."""
     return shorten(amount, longest=GRID)
 
 

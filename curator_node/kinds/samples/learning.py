@@ -3,9 +3,10 @@
 Q_t is proportional to Q_{t-1} exp(theta_t c_t), with theta_t = (epsilon / (epsilon + 4 log 2))^t and a classifier c_t
 between -log 2 and log 2 that tells records from draws of Q_{t-1}: its log-odds, clipped.
 
-Draws are exact, by rejection: a draw from Q_0 is kept with probability exp(E - epsilon / 4), where E is a whole number
-of steps within +-epsilon / 4. So any two such laws, whatever E is, differ by a factor of at most exp(epsilon) on
-every point, and at least exp(-epsilon / 2) of the draws are kept. docs/integral-privacy.md has the proofs.
+Draws are exact, by rejection sampling: a draw from Q_0 is kept with probability exp(E - epsilon / 4), where E is a
+whole number of steps within +-epsilon / 4. So any two such laws, whatever E is, differ by a factor of at most
+exp(epsilon) on every point, and at least exp(-epsilon / 2) of the draws are kept. docs/integral-privacy.md has the
+proofs.
 """
 
 import hashlib
@@ -29,12 +30,13 @@ from protocol.grids import BaseLaw, Cells
 MOST_STEPS = 2**14
 """Steps of an exponent in epsilon / 4."""
 MOST_DENOMINATOR = 2**16
-"""Of epsilon: 4 `MOST_STEPS` times it is the largest denominator of a coin, 2^32."""
+"""Largest denominator of epsilon: 4 `MOST_STEPS` times this is the largest denominator of a coin, 2^32."""
 MOST_NUMERATOR = 2**32
 BLOCK = 2**16
 """Cells that are tried or summed at once, at most."""
 MORE_BLOCKS = 2**16
-"""Blocks beyond twice what the worst law needs: a fair source uses them up with a chance below 2^-10000."""
+"""Blocks that are allowed beyond twice the mean number for the worst law. A fair source needs more with a probability
+below 2^-10000."""
 
 Steps = Callable[[Cells], NDArray[np.int64]]
 """Exponent of each cell, (n, d) -> (n,), in steps; a function of the cell alone, to the last bit."""
@@ -47,10 +49,10 @@ def draw_cells(
 
     Args:
         base: Q_0.
-        exponent: E, in steps of epsilon / (4 `MOST_STEPS`); beyond `MOST_STEPS` either way it counts as that.
+        exponent: E, in steps of epsilon / (4 `MOST_STEPS`); it is clipped to +-`MOST_STEPS` steps.
         epsilon: positive; numerator at most 2^32, denominator at most 2^16.
         count: draws, at least 0.
-        random_bytes: gives so many independent uniform bytes.
+        random_bytes: returns the given number of independent uniform bytes.
 
     Returns:
         (count, d) int64 cells.
@@ -76,7 +78,7 @@ def draw_cells(
 
 
 def most_tried(count: int, epsilon: Fraction) -> int:
-    """Draws from Q_0 of which, on average, at least so many are kept: count exp(epsilon / 2), and some more."""
+    """The number of draws from Q_0 of which on average more than `count` are kept: about count exp(epsilon / 2)."""
     if count <= 0:
         return 0
     needed = count * math.exp(min(float(epsilon), 64.0) / 2)
@@ -95,7 +97,8 @@ def draw_base(base: BaseLaw, count: int, source: RandomWords) -> NDArray[np.int6
 def keep(steps: NDArray[np.int64], epsilon: Fraction, source: RandomWords) -> NDArray[np.bool_]:
     """(n,) coins, each true with probability exp(E - epsilon / 4) exactly, for exponents in steps.
 
-    exp(-a / b) for whole a, b: one coin of exp(-1) for each whole in a / b, and one of exp(-rest / b).
+    A coin of exp(-a / b), for whole a and b, is true if (a div b) coins of exp(-1) and one of exp(-(a mod b) / b) all
+    are.
     """
     below = (MOST_STEPS - np.clip(steps, -MOST_STEPS, MOST_STEPS)).astype(np.uint64)
     denominator = np.uint64(4 * MOST_STEPS * epsilon.denominator)
@@ -119,10 +122,10 @@ def _all_kept(wholes: Words, source: RandomWords) -> NDArray[np.bool_]:
 
 
 EXAMPLES = 10_000
-"""Records, and draws of Q_{t-1}, that a classifier is trained on, at most."""
+"""Most records that a classifier is trained on, and most draws of Q_{t-1}."""
 ROUNDS = 3
 MOST_CELLS = 2**22
-"""Of a grid that is summed over."""
+"""Most cells of a grid that is summed over."""
 
 
 class Classifier(Protocol):
@@ -133,10 +136,10 @@ class Classifier(Protocol):
 
 
 class WeakLearner(Protocol):
-    """Learns a classifier. It may use records in any way; it must not fail for any."""
+    """Learns a classifier. It may use records in any way, but no record may make it fail."""
 
     def __call__(self, base: BaseLaw, real: Cells, draws: Cells, source: RandomWords) -> Classifier:
-        """From cells (n, d) of records and (m, d) of draws, at least one each."""
+        """The classifier learnt from cells (n, d) of records and (m, d) of draws, n and m at least 1."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ class Density:
 
     @property
     def thetas(self) -> tuple[float, ...]:
-        """theta_1, ..., theta_T, as algorithm 1 has them."""
+        """The weights theta_1, ..., theta_T of algorithm 1."""
         return tuple(theta(self.epsilon, number) for number in range(1, len(self.classifiers) + 1))
 
     def after(self, rounds: int) -> "Density":
@@ -185,7 +188,7 @@ class Density:
         return self.base.points(self.draw_cells(count, random_bytes))
 
     def draw_cells(self, count: int, random_bytes: RandomBytes) -> NDArray[np.int64]:
-        """(count, d) cells of independent exact draws; raises as `sampler.draw_cells`."""
+        """(count, d) cells of independent exact draws; raises the errors of the function `draw_cells`."""
         return draw_cells(self.base, self.steps_of, self.epsilon, count, random_bytes)
 
     def steps_of(self, cells: Cells) -> NDArray[np.int64]:
@@ -200,7 +203,7 @@ class Density:
         return np.clip(np.rint(shares * MOST_STEPS), -MOST_STEPS, MOST_STEPS).astype(np.int64)
 
     def exponent_steps(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
-        """(n,) as `steps_of`, of the cells of (n, d) points; those with a missing value are left out."""
+        """(n,) exponents, as of `steps_of`, at (n, d) points; points with a missing value are left out."""
         return self.steps_of(self.base.cells(points))
 
     def log_masses(self, cells: Cells) -> NDArray[np.float64]:
@@ -216,13 +219,13 @@ class Density:
     def log_density(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n,) logarithm of the density at (n, d) points, in the axes' units: chance over volume of their cells.
 
-        Points outside the grid count as the nearest cell; those with a missing value are left out. Raises as
+        Points outside the grid count as the nearest cell; those with a missing value are left out. Raises the errors of
         `log_masses`.
         """
         return self.log_masses(self.base.cells(points)) - self.base.log_volume
 
     def masses(self) -> NDArray[np.float64]:
-        """The chance of every cell of the grid, one axis of the array for each of the base law's; raises as above."""
+        """The probability of every cell, in an array with the axes of the grid. Raises the errors of `log_masses`."""
         result: NDArray[np.float64] = np.exp(self._log_masses_unscaled - self.log_normaliser)
         return result.reshape(self.base.sizes)
 
@@ -253,7 +256,7 @@ def theta(epsilon: Fraction, number: int) -> float:
 
 
 def clipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log-odds as the paper's classifiers are bounded: within +-log 2. The sigmoid of them lies between 1/3 and 2/3."""
+    """Log-odds clipped to +-log 2, the bound of the paper's classifiers. Their sigmoid lies between 1/3 and 2/3."""
     result: NDArray[np.float64] = np.clip(log_odds, -math.log(2), math.log(2))
     return result
 
@@ -268,7 +271,7 @@ def learn_density(
     examples: int = EXAMPLES,
     random_bytes: RandomBytes | None = None,
 ) -> Density:
-    """Learn Q_T from records by algorithm 1. Total: whatever the records, there is a density in the mollifier.
+    """Learn Q_T from records by algorithm 1. For all records the result is a density in the mollifier.
 
     Args:
         points: (n, d) float64: numbers in the axes' units, levels from 0. Numbers outside the grid count as its nearest
@@ -276,9 +279,9 @@ def learn_density(
         base: Q_0.
         epsilon: of the mollifier, positive.
         rounds: T; 0 gives Q_0.
-        learner: of the classifiers; the paper's network unless told.
-        examples: records, and as many draws of Q_{t-1}, that a classifier is trained on, at most.
-        random_bytes: for draws of Q_{t-1}, first weights, and which records are taken; `public_stream` unless told.
+        learner: learns the classifiers; None takes the paper's network.
+        examples: most records that a classifier is trained on, and most draws of Q_{t-1}.
+        random_bytes: for draws of Q_{t-1}, first weights, and the choice of records; None takes `public_stream`.
             Privacy does not rest on them.
     """
     source = RandomWords(random_bytes or public_stream(b"learning"))
@@ -295,7 +298,7 @@ def learn_density(
 
 
 def public_stream(name: bytes) -> RandomBytes:
-    """Bytes that anybody can compute (SHAKE-256), for learning alone: records then give one and the same density."""
+    """Bytes that anybody can compute (SHAKE-256), for learning alone. With them equal records give the same density."""
     counter = itertools.count()
 
     def random_bytes(size: int) -> bytes:

@@ -1,8 +1,8 @@
 """Weak learners that tell records from draws: naive Bayes for tables, and the paper's network.
 
-The network is X -> 25 tanh -> 25 tanh -> 25 tanh -> sigmoid, trained in float32. What is kept are its weights on a grid
-of 2^-12, and it is evaluated on that grid: all sums are of whole numbers below 2^53, so a cell's score is the same to
-the last bit whatever else is scored with it.
+The network is X -> 25 tanh -> 25 tanh -> 25 tanh -> sigmoid, trained in float32. Its weights are rounded to a grid of
+2^-12, and it is evaluated on that grid. All sums are of whole numbers below 2^53, so a cell's score is the same to the
+last bit whatever other cells are scored with it.
 """
 
 import itertools
@@ -16,18 +16,18 @@ from curator_node.exact_draws import RandomWords, Words
 from protocol.grids import BaseLaw, Cells, LevelAxis, NumberAxis
 
 LOG_STEPS = 2**20
-"""Of a logarithm: sums of whole numbers are the same in any order."""
+"""Steps of a logarithm in one unit: sums of whole steps are the same in any order."""
 
 
 class NaiveBayes:
-    """log P(x) / Q(x) as a sum over axes, each axis binned; given the label where the base law has one of classes.
+    """Scores log P(x) / Q(x) as a sum over binned axes, for each class if the base law has classes.
 
-    Counts are smoothed by one record, spread evenly over an axis' bins. A function of the cell alone.
+    Counts are smoothed by one record, spread evenly over an axis' bins. The score is a function of the cell alone.
 
     Args:
-        base: whose cells it scores.
-        real: (n, d) of P.
-        draws: (m, d) of Q.
+        base: the base law, whose cells are scored.
+        real: (n, d) cells of records, from P.
+        draws: (m, d) cells of draws, from Q.
         bins: most bins of an axis.
     """
 
@@ -54,7 +54,7 @@ class NaiveBayes:
             self._tables.append(np.rint(np.log(shares[0] / shares[1]) * LOG_STEPS).astype(np.int64))
 
     def log_odds(self, cells: Cells) -> NDArray[np.float64]:
-        """(n,) multiples of 2^-20."""
+        """(n,) log-odds that a record is real, multiples of 2^-20."""
         classes_of_cells = self._classes_of(cells)
         total = np.zeros(len(cells), np.int64)
         for column, (binned, table) in enumerate(zip(self._bins, self._tables, strict=True)):
@@ -70,13 +70,13 @@ class NaiveBayes:
 HIDDEN = (25, 25, 25)
 STEP_SIZE = 0.01
 MOMENTUM = 0.9
-"""Of Nesterov's method; the paper names none, and this is what libraries take."""
+"""Momentum of Nesterov's method. The paper names none, and this is the usual value in libraries."""
 GRID = 4096
 """Steps of 2^-12, of inputs, weights and activations."""
 MOST_INPUT = 16
 MOST_WEIGHT = 64
 MOST_SUM = 8
-"""tanh is 1 to the grid from here on."""
+"""From here on tanh rounds to 1 on the grid."""
 MOST_LOGIT = 2.0
 BLOCK = 1000
 """Records whose activations are worked on at once, in training: 100 kB a layer."""
@@ -92,9 +92,9 @@ class Network:
     """A trained network, as it is evaluated.
 
     Args:
-        base: whose cells it scores.
-        layers: (weights (out, in), biases (out,)) of each, in any floats: what is no number becomes 0, and all are
-            rounded to the grid of 2^-12 within +-64.
+        base: the base law, whose cells are scored.
+        layers: weights (out, in) and biases (out,) of each layer. NaN becomes 0, and all are rounded to the grid of
+            2^-12 within +-64.
     """
 
     def __init__(self, base: BaseLaw, layers: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
@@ -114,9 +114,9 @@ class Network:
 
 
 def inputs_of(base: BaseLaw) -> list[NDArray[np.float64]]:
-    """Of each axis: (points, width) inputs of each point, multiples of 2^-12 within +-16.
+    """For each axis, the (points, width) inputs of its points, multiples of 2^-12 within +-16.
 
-    A number is standardised by the base law, uniform or Gaussian; a level is one input that is 1 among others of 0.
+    Numbers are standardised by the base law, uniform or Gaussian. Levels are encoded one-hot.
     """
     inputs = []
     for axis, size, values in zip(base.axes, base.sizes, base.values, strict=True):
@@ -135,15 +135,15 @@ def features(inputs: Sequence[NDArray[np.float64]], cells: Cells) -> NDArray[np.
 
 
 def train(base: BaseLaw, real: Cells, draws: Cells, *, epochs: int, batch: int | None, source: RandomWords) -> Network:
-    """Nesterov's accelerated gradient on the cross-entropy, real records and draws weighing as much as each other.
+    """Train a network by Nesterov's method on the cross-entropy; real records and draws have equal total weight.
 
     Args:
-        base: whose cells they are.
-        real: (n, d), at least one.
-        draws: (m, d), at least one.
-        epochs: passes.
+        base: the base law, whose cells are given.
+        real: (n, d) cells of records, n at least 1.
+        draws: (m, d) cells of draws, m at least 1.
+        epochs: number of passes.
         batch: records of a step; None takes all of them.
-        source: of first weights and of the order of batches.
+        source: random numbers for first weights and for the order of batches.
     """
     inputs = inputs_of(base)
     n, m = len(real), len(draws)
@@ -164,7 +164,7 @@ def train(base: BaseLaw, real: Cells, draws: Cells, *, epochs: int, batch: int |
 
 
 def _counted(cells: Cells, *, singly: bool) -> tuple[Cells, NDArray[np.int64]]:
-    """Distinct cells and how often each is there; or `each` one by itself."""
+    """Distinct cells and how often each occurs; with `singly` all cells, each with the count 1."""
     if singly:
         return cells, np.ones(len(cells), np.int64)
     distinct, often = np.unique(cells, axis=0, return_counts=True)
@@ -172,7 +172,7 @@ def _counted(cells: Cells, *, singly: bool) -> tuple[Cells, NDArray[np.int64]]:
 
 
 def _blocks(records: Float32s, labels: Float32s, shares: Float32s) -> list[Block]:
-    """Parts that stay in a core's cache from layer to layer."""
+    """The records in blocks, each small enough to stay in a core's cache from layer to layer."""
     edges = range(0, len(labels), BLOCK)
     cuts = [slice(start, start + BLOCK) for start in edges]
     return [(np.ascontiguousarray(records[:, cut]), labels[cut], shares[cut] / np.float32(len(labels))) for cut in cuts]
@@ -189,7 +189,7 @@ def _batches(
 
 
 def _standard(axis: NumberAxis) -> tuple[float, float]:
-    """Mean and standard deviation of the base law on this axis, as if it were not cut off."""
+    """Mean and standard deviation of the base law on this axis, without its truncation."""
     if axis.centre is not None and axis.deviation is not None:
         return axis.centre, axis.deviation
     return (axis.lower + axis.upper) / 2, (axis.upper - axis.lower) / float(np.sqrt(12))
@@ -235,7 +235,7 @@ def _slopes(layers: Sequence[Layer], blocks: Sequence[Block]) -> list[Layer]:
 
 
 def _step(layers: Sequence[Layer], moving: Sequence[Layer], slopes: Sequence[Layer]) -> None:
-    """One step of Nesterov's method, in place (Sutskever et al. 2013, Eq. 3 and 4, in the point looked ahead at)."""
+    """One step of Nesterov's method, in place (Sutskever et al. 2013, Eq. 3 and 4, at the look-ahead point)."""
     for layer, speeds, downhill in zip(layers, moving, slopes, strict=True):
         for parameter, speed, slope in zip(layer, speeds, downhill, strict=True):
             np.subtract(MOMENTUM * speed, STEP_SIZE * slope, out=speed)
@@ -249,7 +249,7 @@ def _on_grid(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1)
 def _tanh_table() -> NDArray[np.float64]:
-    """Hyperbolic tangent on the grid of 2^-12 from -8 to 8, rounded to it; a look-up hangs on no place in an array."""
+    """Hyperbolic tangent on the grid of 2^-12 from -8 to 8, rounded to it. Equal inputs get equal values."""
     sums = np.arange(-MOST_SUM * GRID, MOST_SUM * GRID + 1) / GRID
     table: NDArray[np.float64] = np.rint(np.tanh(sums) * GRID) / GRID
     return table

@@ -1,9 +1,9 @@
 """Sample and aggregate (Nissim, Raskhodnikova and Smith 2007): an estimator on each of k disjoint blocks of records.
 
-An estimate is a number, or None where the records of a block are too few or too much alike.
+An estimate is a number, or None if the records of a block are too few or too much alike.
 
-What one says depends on its block alone, to the last bit: sums are of whole numbers, floats come after them, and no
-matrix library sums over records. A new one is a function here and a line in `protocol.kinds.statistics.items`.
+An estimate depends on its block alone, to the last bit: records are summed in whole numbers, without a matrix library,
+and floats come after that. A new estimator is a function here and a line in `protocol.kinds.statistics.items`.
 """
 
 import math
@@ -21,7 +21,7 @@ from protocol.records import LABEL_STEPS
 from protocol.schema import NumericAttribute, Schema
 
 FINE_STEPS = 2**16
-"""Of an attribute's declared range: estimators add up whole steps, and 2^30 squares of them fit 64 bits."""
+"""Steps of an attribute's declared range. Estimators add up whole steps, and 2^30 squares of them fit 64 bits."""
 
 
 def numbers_of(dataset: PrivateDataset, name: str) -> NDArray[np.float64]:
@@ -45,7 +45,7 @@ def bounds_of(schema: Schema, name: str) -> tuple[float, float]:
 
 
 def grid_counts(dataset: PrivateDataset, name: str, grid: Grid) -> NDArray[np.int64]:
-    """Records at each point of a grid, (points,); those whose value is missing are at none."""
+    """Number of records at each point of a grid, (points,). Records whose value is missing are not counted."""
     values = numbers_of(dataset, name)
     missing = np.isnan(values)
     present = values[~missing] if missing.any() else values
@@ -57,7 +57,7 @@ def fine_columns(dataset: PrivateDataset, names: tuple[str, ...]) -> tuple[NDArr
     """Attributes in steps of 2^-16 of their declared ranges, and which records have all of them.
 
     Returns:
-        (n, d) int64 in 0 .. 2^16, of use only where a record has all of them; (n,) bool.
+        (n, d) int64 in 0 .. 2^16, valid only for records that have all attributes; (n,) bool, whether a record has.
     """
     values = np.column_stack([numbers_of(dataset, name) for name in names])
     there: NDArray[np.bool_] = np.asarray(~np.isnan(values).any(axis=1))
@@ -71,12 +71,12 @@ SPLIT = b"statistic"
 
 
 def block_values(dataset: PrivateDataset, item: Estimate, blocks: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """What an estimator says in each block, moved to the grid, (count,) in 0 .. steps; the constant where nothing.
+    """The estimate of each block on the grid, (count,) in 0 .. steps; a constant for blocks without an estimate.
 
-    A block's value hangs on the records of that block alone.
+    A block's value depends on the records of that block alone.
 
     Args:
-        dataset: of all records.
+        dataset: holds all records.
         item: a checked one.
         blocks: (n,) block of each record, of `PrivateDataset.blocks`.
         count: of blocks.
@@ -98,13 +98,13 @@ def block_values(dataset: PrivateDataset, item: Estimate, blocks: NDArray[np.int
 
 
 TRIMMED = 10
-"""One in so many records is cut off at either end."""
+"""The trimmed mean cuts off one in this many records at either end."""
 NEWTON_STEPS = 12
 LONGEST_STEP = 4.0
 RIDGE = 1.0
-"""On coefficients of attributes that are scaled to [-1, 1]: separated classes have one, too."""
+"""Penalty on coefficients of attributes scaled to [-1, 1]. With it, separated classes have a finite minimiser, too."""
 SUM_STEPS = 2.0**24
-"""Terms of a logistic regression are added up in such parts of one: at most 2^38 of them."""
+"""Terms of a logistic regression are added up in parts of 1 / 2^24; there are at most 2^38 terms."""
 SINGULAR = 1e-9
 
 
@@ -116,7 +116,7 @@ class Block(NamedTuple):
     ranges: tuple[tuple[float, float], ...]  # declared (lower, upper) of each attribute
 
     def unit(self, attribute: int) -> float:
-        """A step of an attribute, in its unit."""
+        """The length of one step, in the attribute's unit."""
         lower, upper = self.ranges[attribute]
         return (upper - lower) / FINE_STEPS
 
@@ -126,7 +126,7 @@ class Block(NamedTuple):
 
 
 def estimate(name: str, block: Block) -> float | None:
-    """What an estimator says of a block, in the attributes' units; None where it says nothing."""
+    """A named estimator's estimate for a block, in the attributes' units; None if it has none."""
     if not len(block.steps):
         return None
     try:
@@ -222,12 +222,12 @@ def _logistic_coefficient(block: Block) -> float | None:
 
 
 def _total(terms: NDArray[np.float64]) -> float:
-    """The sum of whole parts of the terms, which is the same in whatever order it is taken."""
+    """The sum of terms that are rounded to whole parts. It is the same in any order."""
     return int(np.rint(terms * SUM_STEPS).astype(np.int64).sum()) / SUM_STEPS
 
 
 def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float] | None:
-    """The solution of a few linear equations by elimination with pivots; None where they are nearly dependent."""
+    """The solution of a few linear equations by elimination with pivots; None if they are nearly dependent."""
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     size = len(rows)
     largest = max((abs(row[at]) for at, row in enumerate(rows)), default=0.0)

@@ -1,4 +1,4 @@
-"""Exact draws of heavy-tailed noise (`protocol.kinds.statistics.methods`), rounded to a grid; no float comes in.
+"""Exact draws of heavy-tailed noise (`protocol.kinds.statistics.methods`), rounded to a grid. No float is used.
 
 A uniform number U in [0, 1) is read 64 bits at a time, and a point of the grid is found by bisection: it is at most y
 where U is below the distribution function at y + 1/2, which is decided exactly as soon as enough bits are known.
@@ -11,20 +11,21 @@ from protocol.kinds.statistics.methods import POLYNOMIALS, Degrees
 
 WORD = 64
 MOST_WORDS = 2**10
-"""A fair source needs more with a chance below 2^-65000; one that repeats itself might never end."""
+"""Most words of a draw. A fair source needs more with a probability below 2^-65000; one that repeats itself might never
+end."""
 
 
 def draw_rounded(
     centre: int, scale: Fraction, degrees: Degrees, most: int, random_bytes: Callable[[int], bytes]
 ) -> int:
-    """The whole number nearest to centre + scale Z, moved to 0 .. most.
+    """The whole number nearest to centre + scale Z, clipped to 0 .. most. Z has the heavy-tailed law.
 
     Args:
         centre: any whole number.
         scale: positive.
-        degrees: d, of Z.
+        degrees: the parameter d of the law of Z.
         most: at least 0.
-        random_bytes: gives so many independent uniform bytes.
+        random_bytes: returns the given number of independent uniform bytes.
 
     Raises:
         ArithmeticError: the random bytes are not random, or too few; nothing was drawn.
@@ -41,7 +42,7 @@ def draw_rounded(
 
 
 class _Uniform:
-    """A uniform number of which as many bits are known as were needed."""
+    """A uniform number whose bits are drawn as they are needed."""
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         self._random_bytes = random_bytes

@@ -1,4 +1,4 @@
-"""Quantiles of counts on a grid: scores for a choice, and smooth sensitivity; whole numbers alone.
+"""Quantiles of counts on a grid: scores for a choice, and smooth sensitivity. All numbers are whole.
 
 Proofs: docs/statistics.md.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocol.kinds.statistics.methods import decay_factor
 
 ONE = 2**40
-"""The decay is in such parts of one."""
+"""The decay is counted in parts of 1 / 2^40."""
 
 
 def rank_scores(counts: NDArray[np.int64], above: int, below: int) -> NDArray[np.int64]:
@@ -61,7 +61,7 @@ def quantile(counts: NDArray[np.int64], above: int, below: int) -> int:
 
 @lru_cache(maxsize=64)
 def decay(beta: Fraction) -> NDArray[np.int64]:
-    """Whole t_0 = 2^40, t_1, ... with exp(-beta) t_k <= t_{k+1} <= t_k, up to where they stay as they are."""
+    """Whole numbers t_0 = 2^40, t_1, ... with exp(-beta) t_k <= t_{k+1} <= t_k, up to the first that repeats."""
     top, bottom = decay_factor(beta).as_integer_ratio()
     parts = [ONE]
     while (following := -(-parts[-1] * top // bottom)) < parts[-1]:
