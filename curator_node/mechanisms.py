@@ -1,7 +1,7 @@
-"""Noise. The curator's only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
+"""Sources of noise. This is the curator's only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
 
-Scales arrive as exact rationals. OpenDP takes a float: it gets the smallest float64 not below the rational, so the
-true loss never exceeds the claim (the nearest float may lie below: 1000/3 does).
+Scales arrive as exact rationals. OpenDP takes floats, and gets the smallest float64 not below the rational, so the true
+loss never exceeds the claim. The nearest float may lie below, as for 1000/3.
 """
 
 import math
@@ -28,7 +28,7 @@ enable_features("contrib")
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which answer the noise is for; OpenDP ignores it, a seeded source must not."""
+    """The answer that noise is drawn for. OpenDP ignores it, but a seeded source must not."""
 
     learner: str  # its name in the policy
     study: int  # ordinal of the learner's study at this curator, from 0
@@ -49,7 +49,7 @@ class NoiseSource(Protocol):
         Args:
             exact: (k,) int64 counts.
             l1: L1 sensitivity for one privacy unit; the loss is `law.loss(l1)`.
-            law: of the noise in each.
+            law: law of the noise in each count.
             stamp: which answer this is.
         """
 
@@ -64,20 +64,20 @@ class NoiseSource(Protocol):
         """
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
-        """`size` independent continuous Laplace draws, for what exists in simulations only."""
+        """`size` independent continuous Laplace draws. Only simulations use them."""
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
-        """Index of the largest score, by that law.
+        """Index of the largest noisy score.
 
         Args:
             scores: (k,) int64, k at least 1.
-            moved: by which one privacy unit moves each of them, at most; the loss is `law.loss(moved)`.
-            law: of the choice.
+            moved: the most by which one privacy unit moves each score; the loss is `law.loss(moved)`.
+            law: law of the noisy choice.
             stamp: which answer this is.
         """
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
-        """N -> n uniform random bytes, for an exact sampler of a kind's own.
+        """A function that returns n uniform random bytes, for the exact samplers of query kinds.
 
         Args:
             stamp: which answer this is; a seeded source gives the bytes of one stream to all calls of the same answer.
@@ -127,7 +127,7 @@ def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
 
 @lru_cache(maxsize=256)
 def checked_mechanism(l1: int, law: DiscreteLaplace) -> Any:
-    """The same, once its loss at a sensitivity was held against ours; raises as `check_loss`."""
+    """`discrete_laplace_mechanism`, after its loss was compared with ours; raises as `check_loss` does."""
     mechanism = discrete_laplace_mechanism(law)
     check_loss(mechanism.map(d_in=l1), l1, law)
     return mechanism
@@ -142,7 +142,7 @@ def noisy_max_mechanism(law: NoisyMax) -> Any:
 
 @lru_cache(maxsize=256)
 def checked_choice(moved: int, law: NoisyMax) -> Any:
-    """The same, once its loss was held against ours: as `checked_mechanism`."""
+    """`noisy_max_mechanism`, after its loss was compared with ours; raises as `check_loss` does."""
     mechanism = noisy_max_mechanism(law)
     check_loss(mechanism.map(d_in=moved), moved, law)
     return mechanism
@@ -157,11 +157,11 @@ def float_not_below(value: Fraction) -> float:
 def check_loss(mapped: float, moved: int, law: DiscreteLaplace | NoisyMax) -> None:
     """Cross-check OpenDP's privacy map against the law's exact loss.
 
-    The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and
-    may exceed our claim only by rounding.
+    The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and may
+    exceed our claim only by rounding.
 
     Raises:
-        ArithmeticError: it does either; nothing may be released.
+        ArithmeticError: the map is below the true loss, or exceeds the claim by more; nothing may be released.
     """
     claim = law.loss(moved)
     true_loss = replace(law, scale=Fraction(float_not_below(law.scale))).loss(moved)

@@ -1,6 +1,6 @@
 """The policy of a curator: its steward's TOML file, which says who may ask, and how much.
 
-An enrolled learner is a name with a budget and the keys that may sign for it, now or at another time.
+An enrolled learner is a name with a budget, and the keys that may sign for it, each within its own time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -159,7 +159,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {bytes.fromhex(key): learner for key, learner in self._keys()}
 
     def learner(self, key: bytes) -> LearnerPolicy | EnrolledLearner | None:
-        """Whose a public key is, valid or not; None for a stranger's."""
+        """The learner with a public key, valid or not; None for a stranger's key."""
         return next((learner for other, learner in self._keys() if other == key.hex()), None)
 
     def admits(self, key: bytes, now: int) -> bool:
@@ -177,7 +177,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def total_cap(self) -> Fraction:
-        """Most epsilon over all learners."""
+        """The most epsilon that may be spent over all learners."""
         return parse_rational(self.cap)
 
     def cap_of(self, key: bytes) -> Fraction:
@@ -201,12 +201,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_policy(text: str, *, where: str = "policy", kinds: Kinds | None = QUERY_KINDS) -> Policy:
-    """Parse a policy file; ConfigurationError names the wrong key and suggests the right one.
+    """Parse a policy file. ConfigurationError names a wrong key and suggests the right one.
 
     Args:
         text: the TOML.
-        where: what it is, for errors.
-        kinds: the query kinds that it may allow; None leaves what it says of them unread.
+        where: name of the file for errors.
+        kinds: the query kinds that it may allow; None leaves their limits unread.
     """
     policy = read_toml(text, Policy, where=where)
     if kinds is not None:
@@ -215,7 +215,7 @@ def read_policy(text: str, *, where: str = "policy", kinds: Kinds | None = QUERY
 
 
 def doubts_about(policy: Policy) -> tuple[str, ...]:
-    """What its steward should look at once more, in sentences."""
+    """Sentences on what the steward should check once more in a policy."""
     if policy.simulation or policy.total_cap < LARGE_CAP:
         return ()
     return (
@@ -227,8 +227,8 @@ def settled_limits(policy: Policy, kinds: Kinds, *, where: str = "policy") -> Li
     """The policy's limits with every default written out, as its card shows them.
 
     Raises:
-        ConfigurationError: it allows an unknown kind, limits one in a way that the kind does not know, or allows what
-            is not private as claimed outside a simulation.
+        ConfigurationError: the policy allows an unknown kind, has limits that a kind does not know, or, outside a
+            simulation, allows a method that is not private as claimed.
     """
     limits = kinds.settle(policy.limits, where=where)
     if not policy.simulation and not kinds.private(limits):

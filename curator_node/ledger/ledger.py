@@ -262,8 +262,7 @@ class Ledger(Chain):
         return stored
 
     def replies(self, key: StudyKey) -> list[tuple[int, bytes]]:
-        """(sequence, stored reply) of each charged and answered request of a study, in order; raises as `reply` does.
-        """
+        """(sequence, stored reply) of a study's charged and answered requests, in order; raises as `reply` does."""
         account = self.account
         # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said
         answered = account.answers if account.studies[key].ended else account.stored_requests.get(key, ())

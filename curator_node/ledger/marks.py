@@ -1,11 +1,11 @@
 """A process's own mark: the newest entry that it wrote or relied on, kept outside the ledger's database.
 
-A ledger that lacks the entry that the mark names was rolled back. The mark is written after the commit and before the
-answer leaves, so a later process misses the entry of every answer that left. While a lost branch waits for the steward,
-the mark does not move, and names what else was lost.
+If the ledger lacks the entry that the mark names, it was rolled back. The mark is written after the commit and before
+the answer is sent, so a later process notices if the entry of any sent answer is missing. While a lost branch waits for
+the steward, the mark does not move, and names other lost branches as well.
 
-Beside the mark the process keeps its *log*: the first bytes of every entry's hash. By it any entry of a lost branch can
-be recognised.
+Beside the mark the process keeps its *log*: the first bytes of every entry's hash. With the log any entry of a lost
+branch can be recognised.
 """
 
 import errno
@@ -29,7 +29,7 @@ from protocol.rationals import Amount
 FIRST_SLOT = 8192
 """Older programs wrote two slots before it, which the first write empties."""
 SLOT = 2**20
-"""Bytes of a slot. There are two, written in turn: a torn write leaves the other whole."""
+"""Bytes of a slot. There are two, written in turn: an interrupted write leaves the other intact."""
 _LOG = FIRST_SLOT + 2 * SLOT
 _OLD_SLOT = 4096
 _TAG = 32
@@ -37,7 +37,7 @@ _SERIAL = 8
 _LENGTH = 4
 
 Spent = tuple[tuple[Key, Amount], ...]
-"""By key, what each learner has spent."""
+"""The spending of each learner, by key."""
 
 
 class OpenBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ class Marked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logged: Digest = NO_DIGEST  # chain of hashes over the log, up to the position; zero where there is none
 
     def branches(self, log: bytes, hashes: Sequence[bytes]) -> tuple[BranchTrace, ...]:
-        """Traces of what was lost by a ledger that lacks what the mark names.
+        """Traces of the branches that a ledger lost, if it lacks what the mark names.
 
         `log`: stubs of all entries up to the position; empty if they are not known. `hashes`: of the ledger's entries.
         """
@@ -74,13 +74,13 @@ class Mark(Protocol):
     """Where a process keeps its mark."""
 
     def read(self) -> Marked | None:
-        """What was written last; None if nothing there can be trusted."""
+        """The mark that was written last; None if the stored one cannot be trusted."""
 
     def log(self) -> bytes:
         """Stubs of all entries up to the position, one after the other; empty if they cannot be trusted."""
 
     def write(self, marked: Marked, hashes: Sequence[bytes] = (), *, first: int = 0) -> None:
-        """Durably replace what was written before.
+        """Durably replace the previous mark.
 
         `marked.logged` is filled in here. `hashes`: of every entry of the chain up to the position; empty leaves the
         log as it is. `first`: the log already holds the chain's entries before this index.
@@ -190,7 +190,7 @@ def _from_fork(log: bytes, hashes: Sequence[bytes]) -> bytes:
 
 
 def read_mark(path: Path, key: bytes) -> Marked | None:
-    """What another process's mark says; None if nothing there can be trusted. Its process may be running.
+    """The mark of another process, which may be running; None if the file's content cannot be trusted.
 
     Raises:
         ConfigurationError: there is no such file.
@@ -218,10 +218,10 @@ def _write_at(file: int, data: bytes, place: int) -> None:
 
 
 def _slot_of(key: bytes, serial: int, marked: Marked) -> bytes:
-    """A slot's bytes; if they would be too many, without what each learner had spent.
+    """A slot's bytes. If they would be too many, the learners' spending is left out.
 
     Raises:
-        OSError: it would still be too long.
+        OSError: the slot would still be too long.
     """
     bare = msgspec.structs.replace(marked, spent=())
     barest = msgspec.structs.replace(

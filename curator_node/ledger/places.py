@@ -23,10 +23,10 @@ Place = Path | str
 
 
 def ledger_place(text: str) -> Place:
-    """The place that a person typed; the URL of a SQLite file becomes the file's path.
+    """The place that a person typed. The URL of a SQLite file becomes the file's path.
 
     Raises:
-        ConfigurationError: the URL of no database that is known here.
+        ConfigurationError: the URL is of an unknown sort of database.
     """
     if "://" not in text:
         return Path(text)
@@ -46,7 +46,7 @@ def read_store(where: Place) -> Iterator[DatabaseStore]:
     """Open a ledger in a database to read one state of it.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is no ledger.
     """
     if isinstance(where, Path):
         with read_ledger_file(where) as store, store.snapshot():
@@ -65,7 +65,7 @@ def read_store(where: Place) -> Iterator[DatabaseStore]:
 
 @contextmanager
 def read_evidence(where: Place) -> Iterator[Evidence]:
-    """As `read_store`, and also for exports."""
+    """Open a ledger in a database or an export to read it; raises the errors of `read_store`."""
     if isinstance(where, Path) and is_export(where):
         yield read_export(where)
         return
@@ -75,14 +75,13 @@ def read_evidence(where: Place) -> Iterator[Evidence]:
 
 @contextmanager
 def read_ledger_file(path: Path, *, log: bool = True) -> Iterator[DatabaseStore]:
-    """Open a SQLite ledger to read it; nothing is written beside it.
+    """Open a SQLite ledger to read it. Nothing is written beside it.
 
-    If a process serves it, it is read in place with its write-ahead log. A log that nobody serves any more, as in a
-    copy of a folder, could only be read by writing beside it: file and log are copied first. Without `log` the log
-    counts as no part of the ledger.
+    If a process serves the ledger, it is read in place with its write-ahead log. If none does, as in a copy of a
+    folder, reading the log would write beside it, so file and log are copied first. Without `log` the log is ignored.
 
     Raises:
-        ConfigurationError: not a ledger, or it cannot be copied.
+        ConfigurationError: the file is no ledger, or cannot be copied.
     """
     require_sqlite(path)
     wal, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
@@ -120,7 +119,7 @@ def mark_path(ledger: Path) -> Path:
 def create_ledger_file(
     path: Path | str, key: SigningKey, *, now: int, mark: Path | None = None, note: str = ""
 ) -> None:
-    """Make a new ledger and its mark: both, or none.
+    """Make a new ledger and its mark, either both or none.
 
     `path`: a SQLite file, or a database's URL; `mark`: None takes the one beside the file; `note`: kept in the ledger.
 
@@ -154,9 +153,9 @@ def open_ledger_file(
     curator's first key, where it has had others; the mark's own key is derived from it.
 
     Raises:
-        ConfigurationError: there is none, it is another curator's, another process holds the mark, or a URL comes
-            without a mark.
-        LedgerCorruptError: its chain does not fit together.
+        ConfigurationError: there is no ledger, it is another curator's, another process holds the mark, or a URL is
+            given without a mark.
+        LedgerCorruptError: the ledger's chain does not fit together.
     """
     url, where = url_and_mark(path, mark)
     with ExitStack() as opened:

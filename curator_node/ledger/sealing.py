@@ -27,7 +27,7 @@ class Sealer:
         self._entropy = entropy
 
     def seal(self, position: Position, context: bytes) -> bytes:
-        """`SEALED_BYTES` bytes that open only under the same context."""
+        """Encrypt a position to `SEALED_BYTES` bytes, which `open` decrypts only with the same context."""
         nonce = self._entropy(_NONCE)
         return nonce + self._cipher.encrypt(nonce, pack(position), context)
 
@@ -35,7 +35,7 @@ class Sealer:
         """Inverse of `seal`.
 
         Raises:
-            RemoteProtocolError: MALFORMED, where this curator did not seal it so.
+            RemoteProtocolError: MALFORMED, if this curator did not encrypt the bytes with this context.
         """
         try:
             return unpack(self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context))
@@ -44,10 +44,10 @@ class Sealer:
 
 
 class StateSealer:
-    """Encrypts what answerers keep (ChaCha20-Poly1305, RFC 8439): whoever reads the store learns its length alone.
+    """Encrypts the states of answerers (ChaCha20-Poly1305, RFC 8439). A reader of the store learns their length alone.
 
-    A state is sealed under the present key, and opens under that or any earlier one: an open study goes on when its
-    curator changes its key, and whoever has a former key reads nothing that is kept afterwards.
+    A state is encrypted with the present key and decrypted with that or any earlier one. So an open study goes on when
+    its curator changes its key, and a holder of a former key cannot read states that are kept afterwards.
 
     `keys`: the curator's, the present one in front; an encryption key is derived from each; `entropy`: n -> n random
     bytes.
@@ -58,12 +58,15 @@ class StateSealer:
         self._entropy = entropy
 
     def seal(self, state: bytes, study: StudyKey, kind: str) -> bytes:
-        """`STATE_SEAL_BYTES` more than the state; they open only for the same study and query kind."""
+        """Encrypt a state, which gets `STATE_SEAL_BYTES` longer.
+
+        `open` decrypts it only for the same study and query kind.
+        """
         nonce = self._entropy(_NONCE)
         return nonce + self._ciphers[0].encrypt(nonce, state, _context(study, kind))
 
     def open(self, sealed: bytes, study: StudyKey, kind: str) -> bytes | None:
-        """Inverse of `seal`; None where none of the keys sealed it so."""
+        """Inverse of `seal`; None if none of the keys encrypted these bytes for this study and query kind."""
         for cipher in self._ciphers:
             with suppress(InvalidTag, ValueError):
                 return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _context(study, kind))

@@ -32,7 +32,7 @@ from protocol.ledger.entries import LedgerCorruptError
 
 
 class LedgerUnavailableError(ExprilError):
-    """The store did not take a write (disk full, database away). Nothing was charged by it."""
+    """The store did not take a write (full disk, unreachable database). Nothing was charged."""
 
     kind = "ledger"
 
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PendingProposal:
-    """A proposal that waits for its steward's word."""
+    """A proposal that waits for the steward's decision."""
 
     request: bytes
     learner: bytes  # who signed it
@@ -72,7 +72,7 @@ class LedgerStore(Protocol):
         """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, store replies (over older ones of the same key) and drop others: all, or nothing.
+        """Durably add an entry, store or replace `replies` and drop `evicted` ones, either all or nothing.
 
         Raises:
             AppendConflictError: the index exists.
@@ -86,7 +86,7 @@ class LedgerStore(Protocol):
         """Digests of all requests whose replies are stored."""
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
-        """Durably keep a final refusal until its request expires; drops expired ones."""
+        """Durably keep a final refusal until its request expires, and drop expired ones."""
 
     def refusal(self, request: bytes) -> bytes | None:
         """The refusal remembered for a request, or None."""
@@ -95,7 +95,7 @@ class LedgerStore(Protocol):
         """How many unexpired refusals of a learner's requests are kept."""
 
     def hold(self, proposal: PendingProposal, now: int) -> bool:
-        """Durably keep a proposal; False if it is kept already. Drops expired ones."""
+        """Durably keep a proposal, and drop expired ones. Returns False if it is kept already."""
 
     def pending(self, now: int) -> list[PendingProposal]:
         """The unexpired proposals that are kept, in the order in which they came."""
@@ -197,12 +197,12 @@ class DatabaseStore:
 
     `url` is a SQLAlchemy URL; `sqlite_url` makes one from a path. A committed charge survives a power cut: SQLite runs
     with a write-ahead log and full synchronisation, and commits of PostgreSQL wait for the disk. With `create` the
-    tables of a new ledger are made; without it they must be there, since a missing ledger is a lost one. With
-    `read_only`, or a `read_only_url`, nothing is written, and tables of an older version are read, too.
+    tables of a new ledger are made. Otherwise they must exist, since a missing ledger is a lost one. With `read_only`,
+    or a `read_only_url`, nothing is written, and tables of older versions are read, too.
 
     Raises:
-        ConfigurationError: the database cannot be opened, holds no ledger, one of ExPriL 0.1, one whose tables have
-            another version than this program's, or, with `create`, one already.
+        ConfigurationError: the database cannot be opened; it holds no ledger, one of ExPriL 0.1, or one whose tables
+            have another version than this program's; or, with `create`, it holds a ledger already.
     """
 
     def __init__(self, url: str | sa.URL, *, create: bool = False, read_only: bool = False) -> None:
@@ -228,7 +228,7 @@ class DatabaseStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that one thread reads within is of one moment, although a curator may be serving."""
+        """A context in which all reads of a thread are of one moment, even while a curator serves."""
         with self._translate(), self._engine.connect() as connection:
             if self._engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN")
@@ -329,7 +329,7 @@ class DatabaseStore:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
 
     def _follow_file(self) -> None:
-        """Connect anew if another file took the open one's place: what is written to the old one is lost."""
+        """Connect anew if another file has replaced the open one, since writes to the old one are lost."""
         if self._file is None:
             return
         try:
@@ -369,7 +369,7 @@ class DatabaseStore:
 
 
 class _Translate:
-    """Turns a database failure into LedgerUnavailableError, without its text; conflicts pass."""
+    """Turns a database failure into LedgerUnavailableError, without its text. Conflicts are raised unchanged."""
 
     def __enter__(self) -> None:
         pass
@@ -400,9 +400,9 @@ def sqlite_url(path: Path) -> sa.URL:
 
 
 def read_only_url(path: Path, *, log: bool = False) -> sa.URL:
-    """The URL of a SQLite file that is only read.
+    """The URL under which a SQLite file is only read.
 
-    `log`: whether its write-ahead log is read, too; without it nothing is ever written beside the file.
+    `log`: whether its write-ahead log is read, too; if not, nothing is ever written beside the file.
     """
     how = {"mode": "ro", "uri": "true"} if log else {"mode": "ro", "uri": "true", "immutable": "1"}
     return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=how)
@@ -412,7 +412,7 @@ def backup(path: Path, copy: Path) -> None:
     """Copy a SQLite ledger while its curator serves.
 
     Raises:
-        ConfigurationError: not a ledger, or the copy exists or cannot be written.
+        ConfigurationError: the file is no ledger, or the copy exists or cannot be written.
     """
     require_sqlite(path)
     # A curator that serves is synchronised with; on a medium that nobody can write, nobody serves

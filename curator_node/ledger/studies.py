@@ -1,8 +1,8 @@
-"""What a ledger knows of one study, one request, one answer, and of each learner. No storage here.
+"""The facts in a ledger on one study, one request, one answer, and each learner. Nothing is stored here.
 
-An enrolled learner has one name and any number of keys. What it spent, reserved, proposed and has open is summed over
-all of them, whatever became of a key: a new key brings no new budget. A key that no entry binds to a name is a learner
-of its own.
+An enrolled learner has one name and any number of keys. Its spending, reservations, proposals and open studies are
+summed over all keys, former ones included: a new key brings no new budget. A key that no entry binds to a name is a
+learner of its own.
 """
 
 from bisect import bisect_right
@@ -30,8 +30,8 @@ EVENTS: dict[EntryKind, tuple[Event, ...]] = {
     EntryKind.CLOSE: (Event.CLOSE, Event.CLOSED),
     EntryKind.EXPIRE: (Event.EXPIRY,),
 }
-"""How an entry moves its study through `protocol.transitions`. ANSWERED of a charge that its study still waits for is
-the release."""
+"""The events of `protocol.transitions` that an entry means for its study. An ANSWERED entry for a charge that the study
+still waits for is the release."""
 
 
 class StudyKey(NamedTuple):
@@ -73,12 +73,12 @@ class StudyAccount:
         return self.costs[query] - self.spent_on.get(query, ZERO)
 
     def kind_of(self, sequence: int) -> str:
-        """Name of the query kind that a sequence within the plan is of."""
+        """Name of the query kind at a sequence within the plan."""
         return self.plan.head(self.places[sequence - 1][0]).kind
 
     @property
     def cost(self) -> Fraction:
-        """Of the whole plan."""
+        """The most that the whole plan may be charged."""
         return sum(self.costs, ZERO)
 
     @property
@@ -88,7 +88,7 @@ class StudyAccount:
 
     @property
     def reserved(self) -> Fraction:
-        """What is still set aside."""
+        """Epsilon that is still set aside."""
         return ZERO if self.ended else self.cost - self.spent
 
 
@@ -125,7 +125,10 @@ class KeptState:
 
 @dataclass(frozen=True)
 class Decision:
-    """The steward's word on a proposal. A yes holds for what the steward read: its price, the terms and the records."""
+    """The steward's decision on a proposal.
+
+    An approval holds for the cost, the terms and the records that the steward read.
+    """
 
     index: int
     at: int  # when it was entered
@@ -135,14 +138,14 @@ class Decision:
     under: tuple[str, str]  # `Account.under` when the steward read it
 
     def allows(self, now: int) -> bool:
-        """Whether the proposal may be accepted, unless something differs."""
+        """Whether this is an approval that still holds at a time."""
         return self.approved and now < self.until
 
     def covers(self, cost: Fraction, under: tuple[str, str]) -> bool:
-        """Whether nothing differs from what the steward read.
+        """Whether cost, terms and records are those that the steward read.
 
-        This is checked when a study is reserved, and not of entries in the chain: older programs did not check it, and
-        what they wrote stays readable. An auditor reports it.
+        This is checked when a study is reserved, and not when a chain is read: older programs did not check it, and
+        their ledgers stay readable. An auditor reports such entries.
         """
         return (self.cost, self.under) == (cost, under)
 
@@ -163,7 +166,7 @@ class LostSpending:
 
 
 def step(state: State, entry: Entry) -> State:
-    """The state of a study after an entry that concerns it; LocalProtocolError if the entry is not lawful then."""
+    """The state of a study after an entry that concerns it. Raises LocalProtocolError if it is not allowed then."""
     for event in EVENTS[entry.kind]:
         state = advance(state, event)
     return state
@@ -198,7 +201,7 @@ class Learners:
         return self.bound[key][1] if key in self.bound else ""
 
     def keys_of(self, key: bytes, name: str = "") -> tuple[bytes, ...]:
-        """All keys of the learner with this key; of one that is not bound yet, as if it were bound to `name`."""
+        """All keys of the learner with this key. A key that is not bound yet counts as bound to `name`."""
         bound_keys = self.keys.get(self.name_of(key) or name, [])
         return tuple(dict.fromkeys([*bound_keys, key]))
 
@@ -219,7 +222,7 @@ class Learners:
         return sum(self.ordinals.get(own_key, 0) for own_key in self.keys_of(key, name))
 
     def spent_at(self, key: bytes, index: int) -> Fraction:
-        """What a learner had spent at an entry, over all keys that were bound to it by then."""
+        """Epsilon that a learner had spent at an entry, over all keys that were bound to it by then."""
         at, name = self.bound.get(key, (index + 1, ""))
         there = self.keys[name] if at <= index else []
         keys = {key, *(other for other in there if self.bound[other][0] <= index)}

@@ -6,8 +6,8 @@
 import sqlalchemy as sa
 
 VERSIONS = ("0001", "0002")
-"""Of the tables, oldest first; each is a revision in `migrations`. 0001 is what ExPriL 0.2 made, and did not name;
-0002 holds proposals for approval."""
+"""Versions of the tables, oldest first; each is a revision in `migrations`. ExPriL 0.2 made 0001, without a version's
+name. 0002 adds proposals that wait for approval."""
 FIRST_PROTOCOL = "ledger_entries"
 """A table of ExPriL 0.1."""
 
@@ -42,7 +42,7 @@ HELD = sa.Table(
     sa.Column("received_at", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.BigInteger, nullable=False),
 )
-"""Proposals that wait for their steward's word."""
+"""Proposals that wait for the steward's decision."""
 
 VERSION = sa.Table(
     "alembic_version",
@@ -50,7 +50,7 @@ VERSION = sa.Table(
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-"""As alembic keeps it; read and first written here, so that a serving curator needs no alembic."""
+"""Alembic's table of the version. It is read and first written here, so that a serving curator needs no alembic."""
 
 
 def make_tables(connection: sa.Connection) -> None:
@@ -64,7 +64,7 @@ def make_tables(connection: sa.Connection) -> None:
 def version_of(connection: sa.Connection, there: set[str]) -> str:
     """The version of a ledger's tables, which need not be one of `VERSIONS`.
 
-    `connection`: to a database that holds a ledger; `there`: names of its tables.
+    `connection`: to a database that holds a ledger; `there`: the names of the tables in it.
     """
     if VERSION.name not in there:
         return VERSIONS[0]

@@ -22,15 +22,15 @@ _REVISIONS = Path(__file__).parent / "migrations"
 
 
 def upgrade(where: Path | str) -> tuple[str, Path | None]:
-    """Bring a ledger's tables to the newest version: all of it, or nothing.
+    """Bring a ledger's tables to the newest version, in one transaction.
 
     `where`: a SQLite file, of which a copy is made first, or a database's URL.
 
     Returns:
-        (the version that it had, the copy); the copy is None where the version was the newest, or for a URL.
+        (the version that it had, the copy); the copy is None if the version was the newest, or for a URL.
 
     Raises:
-        ConfigurationError: not a ledger, one of a newer program, or it cannot be copied or changed.
+        ConfigurationError: there is no ledger, a newer program made it, or it cannot be copied or changed.
     """
     url = sqlite_url(where) if isinstance(where, Path) else read_url(where, "the ledger's place")
     DatabaseStore(url, read_only=True).close()  # it is a ledger, of a version that is known
@@ -53,7 +53,7 @@ def upgrade(where: Path | str) -> tuple[str, Path | None]:
 
 
 def alembic_config(connection: sa.Connection | None = None) -> Config:
-    """Alembic's, without an ini file."""
+    """Alembic's configuration, made without an ini file."""
     config = Config()
     config.set_main_option("script_location", str(_REVISIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -61,7 +61,7 @@ def alembic_config(connection: sa.Connection | None = None) -> Config:
 
 
 def revisions() -> tuple[str, ...]:
-    """All of them, oldest first."""
+    """All revisions, oldest first."""
     script = ScriptDirectory.from_config(alembic_config())
     return tuple(revision.revision for revision in script.walk_revisions())[::-1]
 

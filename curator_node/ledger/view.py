@@ -40,7 +40,7 @@ _ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class LedgerView:
-    """A ledger that was checked, and the policy that goes with it, where it is known."""
+    """A checked ledger, with its curator's policy if that is known."""
 
     account: Account  # the sum of all entries, or of those before the first that does not fit
     entries: tuple[Entry, ...]  # the same ones
@@ -48,9 +48,11 @@ class LedgerView:
     policy: Policy | None
 
     def as_object(self) -> dict[str, Any]:
-        """For machines, key by key; `cap` and `left` are the learner's, over all its keys, and null without a policy.
+        """The budgets for programs, key by key.
 
-        `name` is the one to which the ledger has bound the key, or the policy's; null where neither knows it.
+        `cap` and `left` are sums over all keys of a learner, and null without a policy.
+
+        `name` is the name to which the ledger has bound the key, or else the policy's; null if neither has one.
         """
         return {
             "curator": self.account.curator.hex(),
@@ -89,7 +91,7 @@ class LedgerView:
         }
 
     def note_of(self, entry: Entry) -> str:
-        """An entry's note in words; the query kind puts that of a charge."""
+        """An entry's note in words. The query kind words the note of a charge."""
         study = self.account.studies.get(StudyKey(entry.learner, entry.study))
         if entry.kind is not EntryKind.CHARGE or not entry.note or study is None:
             return entry.note
@@ -97,12 +99,12 @@ class LedgerView:
         return entry.note if kind is None else kind.note_words(entry.note)
 
     def name_of(self, key: bytes) -> str | None:
-        """The name to which the ledger has bound a key, or the policy's."""
+        """The name to which the ledger has bound a key, or else its name in the policy."""
         enrolled = None if self.policy is None else self.policy.learner(key)
         return self.account.name_of(key) or (None if enrolled is None else enrolled.name)
 
     def learners(self) -> list[tuple[tuple[bytes, ...], str | None, str | None]]:
-        """(keys, cap, left), of every learner of the ledger and of the policy."""
+        """(keys, cap, left) of every learner in the ledger or the policy."""
         allowed = [] if self.policy is None else list(self.policy.keys)
         known_keys = dict.fromkeys([*self.account.bound, *allowed, *self.account.reserved, *self.account.spent])
         groups: dict[str | bytes, list[bytes]] = {}
@@ -131,7 +133,7 @@ def read(where: Place, policy: Path | None = None, *, curator: bytes | None = No
     under which it must be signed; None takes the one that the ledger itself names.
 
     Raises:
-        ConfigurationError: not a ledger, or not a policy.
+        ConfigurationError: there is no ledger, or the policy file is wrong.
         LedgerCorruptError, LedgerUnavailableError: the file cannot be read as a database.
     """
     chosen = policy or _policy_beside(where)
@@ -163,10 +165,10 @@ def resume(where: Place, key: SigningKey, *, note: str, learner: str, restored: 
     """Enter the steward's decision to go on, and what the ledger is known to have lost.
 
     Returns:
-        What was entered as spent, line by line.
+        The spending that was entered, line by line.
 
     Raises:
-        ConfigurationError: not a ledger, another curator's, not halted, or a bad key or amount.
+        ConfigurationError: there is no ledger, it is another curator's or not halted, or a key or amount is wrong.
     """
     if bool(learner) != bool(restored):
         raise ConfigurationError("--learner and --restored go together")
@@ -213,7 +215,7 @@ def _written(total: Fraction) -> str:
 
 
 def _rules(path: Path) -> Policy:
-    """The policy in a file; if the file is a site's, with the learners who are enrolled there."""
+    """The policy in a file. If the file is a site's, the learners that are enrolled there are in it."""
     if path.name == POLICY and (path.parent / LEARNERS).is_dir():
         return read_policy_of(path.parent, kinds=None)
     return read_policy(read_text_file(path, "policy file"), where=f"policy file {path.name}", kinds=None)
@@ -235,10 +237,10 @@ def write_checkpoint(
     mark: Path | None = None,
     first: SigningKey | None = None,
 ) -> tuple[Submission, bool]:
-    """Sign how many entries a ledger has and the root over them, and write that to a file that a witness reads.
+    """Sign a ledger's number of entries and the root over them, and write both to a file for a witness.
 
-    The curator may be serving. The ledger is compared with the mark, as at a curator's start: nothing is signed if the
-    mark is damaged or the ledger lacks what it names.
+    The curator may be serving. The ledger is compared with the mark, as at a curator's start. Nothing is signed if the
+    mark is damaged or names an entry that the ledger lacks.
 
     `key`: the curator's present one; `out`: the file to make; `since`: a file with an older checkpoint, or its number
     of entries, from which the new one proves to go on; empty for a witness that has none. `mark`: of a serving process;
@@ -246,10 +248,11 @@ def write_checkpoint(
     mark's own key is derived from it.
 
     Returns:
-        What was written, and whether there was a mark.
+        The checkpoint that was written, and whether there was a mark.
 
     Raises:
-        ConfigurationError: no ledger there, another curator's, or a file is wrong, exists or cannot be written.
+        ConfigurationError: there is no ledger, it is another curator's, or a file is wrong, exists or cannot be
+            written.
         CheckpointError: the ledger is halted, or lacks what the mark or the older checkpoint names.
         LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
     """

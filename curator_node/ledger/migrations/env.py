@@ -1,4 +1,4 @@
-"""What alembic runs: the revisions, over the connection that it is handed. There is no ini file."""
+"""Alembic's environment script: it runs the revisions over the connection that it gets, without an ini file."""
 
 from alembic import context
 

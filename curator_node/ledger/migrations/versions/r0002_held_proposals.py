@@ -1,4 +1,4 @@
-"""A table of proposals that wait for their steward's word."""
+"""A table of proposals that wait for the steward's decision."""
 
 import sqlalchemy as sa
 from alembic import op
