@@ -1,4 +1,4 @@
-"""Opens curators, and is the only module that does: from a site's folder, or from parts in memory.
+"""Opens curators from a site's folder, or from parts in memory. No other module does.
 
 A site's folder holds what its steward wrote and made:
 
@@ -59,8 +59,8 @@ _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{32})\n")
 def version_of_data(path: Path, fingerprint: bytes) -> str:
     """The random name of a snapshot of records: the one that it had, or a new one, durably stored before it is used.
 
-    The name goes on the ledger, the digest nowhere: a digest that anybody can compute would distinguish records that
-    differ in one patient. If the file is lost, the same records get another name.
+    The name is entered in the ledger. The digest is not, since comparing digests could distinguish records that differ
+    in one patient. If the file is lost, the same records get another name.
 
     Several processes may share the file.
 
@@ -103,7 +103,7 @@ def _version_in(file: int, path: Path, fingerprint: bytes) -> str:
 POLICY, KEY, LEDGER = enrolment.POLICY, keyring.KEY, keyring.LEDGER
 DATA = "curator.data"
 RECORDS = ("records.csv", "records.parquet", "records.pq", SOURCE)
-"""One of these."""
+"""Names of the records' file; a folder holds one of them."""
 
 
 def now() -> int:
@@ -113,7 +113,7 @@ def now() -> int:
 
 @dataclass(frozen=True)
 class Site:
-    """A curator that serves, and what its steward may do with it."""
+    """A curator that serves, with the acts of its steward."""
 
     curator: Curator  # it answers
     ledger: Ledger = field(repr=False)  # its budget
@@ -128,7 +128,7 @@ class Site:
 
     @property
     def label(self) -> str:
-        """Under which it signs."""
+        """The label under which the curator signs."""
         return self.curator.label
 
     @property
@@ -141,15 +141,15 @@ class Site:
         return self.curator.handle(data)
 
     def adopt(self, policy: Policy) -> None:
-        """Go on under another policy, all of it from one request to the next; see `Curator.adopt`."""
+        """Serve under another policy from the next request on; see `Curator.adopt`."""
         self.curator.adopt(policy)
 
     def halt(self, note: str) -> None:
-        """The steward's stop: nothing is reserved or charged until `expril ledger resume`; `note` is kept."""
+        """Halt the ledger: nothing is reserved or charged until `expril ledger resume`. `note` is kept."""
         self.ledger.halt(self._clock(), note)
 
     def standing(self) -> Standing:
-        """What is spent and left, by policy and ledger alone; reads what other processes have written.
+        """The spent and remaining budgets, from policy and ledger alone. Entries of other processes are read first.
 
         Raises:
             LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
@@ -159,7 +159,7 @@ class Site:
             return standing_of(self.ledger.account, self.policy)
 
     def waiting(self) -> int:
-        """How many studies wait for the steward; reads what other processes have written.
+        """How many studies wait for the steward. Entries of other processes are read first.
 
         Raises:
             LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
@@ -203,7 +203,7 @@ def open_site(
     """Open the curator of a folder, ready to serve.
 
     Args:
-        folder: what it holds is told above.
+        folder: the site's folder, as this module's docstring describes it.
         ledger: another SQLite file, or a database's URL; None takes the folder's.
         mark: this process's mark; None takes the one beside the ledger.
         records: another CSV, Parquet or source file; None takes the folder's.
@@ -213,8 +213,8 @@ def open_site(
         answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
 
     Raises:
-        ConfigurationError: a file is absent or wrong, or files do not belong together; the text names them, and what
-            makes one.
+        ConfigurationError: a file is absent or wrong, or files do not belong together. The text names them, and the
+            command that makes one.
         LedgerCorruptError: the ledger's chain does not fit together.
     """
     if not folder.is_dir():
@@ -266,7 +266,7 @@ def records_of(folder: Path) -> Path:
     """Where the records of a site's folder are.
 
     Raises:
-        ConfigurationError: there are none, or two.
+        ConfigurationError: there are no records, or two files of them.
     """
     there = [folder / name for name in RECORDS if (folder / name).is_file()]
     if not there:
@@ -286,7 +286,7 @@ def create_site(
     note: str = "",
     key: SigningKey | None = None,
 ) -> bytes:
-    """Prepare the folder of a new site: once, for a ledger that is absent later was lost.
+    """Prepare the folder of a new site. This is done once, since a ledger that is absent later was lost.
 
     Args:
         folder: made where there is none.
@@ -314,9 +314,9 @@ def create_site(
 
 
 def hold_records(frame: pl.DataFrame, steward: SchemaFile, policy: Policy, key: SigningKey) -> PrivateDataset:
-    """The private records of the curator with this first key; which records of a unit are kept follows from it.
+    """The private records of the curator with this first key. The key decides which records of a unit are kept.
 
-    What the steward is warned of is an attribute of the result, and no Python warning.
+    Warnings for the steward are an attribute of the result, not Python warnings.
 
     Raises:
         ConfigurationError: the records do not fit the schema; see `PrivateDataset`.
@@ -352,7 +352,7 @@ def assemble_site(
         answerers: of the query kinds that it can answer, by name.
 
     Raises:
-        ConfigurationError: noise from a seed without `simulation = true` in the policy, or a ledger that was kept
+        ConfigurationError: the noise is seeded, but the policy does not say `simulation = true`; or the ledger was kept
             for another privacy unit, or for releases that were not private.
     """
     curator = Curator(
@@ -378,7 +378,7 @@ def temporary_site(
     noise: NoiseSource | None = None,
     answerers: Mapping[str, Answerer] = ANSWERERS,
 ) -> Site:
-    """A site whose ledger is gone with the process; for simulations and tests.
+    """A site whose ledger is in memory alone, for simulations and tests.
 
     Args:
         frame: its private records.
@@ -390,7 +390,7 @@ def temporary_site(
         answerers: of the query kinds that it can answer, by name.
 
     Raises:
-        ConfigurationError: as `hold_records` and `assemble_site`.
+        ConfigurationError: `hold_records` or `assemble_site` raises it.
     """
     signing_key = SigningKey.generate() if key is None else key
     dataset = hold_records(frame, steward, policy, signing_key)

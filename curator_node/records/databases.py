@@ -1,6 +1,6 @@
 """Private records from a database: one query, read in batches, by a session that can write nothing.
 
-Text stays text; the schema decides what it means. What a database says of an error is told to nobody: it may hold a
+Text stays text; the schema decides what it means. The text of a database's error is shown to nobody: it may hold a
 value, a part of the query, or a password.
 """
 
@@ -56,15 +56,16 @@ def read_database(path: Path) -> pl.DataFrame:
     """The records that a source file names.
 
     Args:
-        path: of the source file. What it names beside itself (a query, a SQLite file) is looked for in its folder.
+        path: of the source file. Files that it names (a query, a SQLite file) are looked for in its folder.
 
     Returns:
-        Columns as the query has them. Decimals and whole numbers of more than 64 bits are text, every digit kept.
+        Columns as the query returns them. Decimals and whole numbers of more than 64 bits are text, every digit kept.
 
     Raises:
-        ConfigurationError: no such file, another key or value; no such database, or one that is neither PostgreSQL
-            nor SQLite; a query that fails, writes, finds no rows, has two columns of one name, or a column of what
-            no record can hold. The text names file and column, never a value, the query or a password.
+        ConfigurationError: there is no such file, or a key or value in it is wrong; there is no such database, or it is
+            neither PostgreSQL nor SQLite; or the query fails, writes, finds no rows, or has two columns of one name or
+            a column whose type no record can hold. The text names file and column, never a value, the query or a
+            password.
     """
     source = read_toml(read_text_file(path, "source file"), Source, where=str(path))
     query = _query(source, path)
@@ -159,7 +160,7 @@ def _frame(result: sa.CursorResult[Any], size: int, path: Path) -> pl.DataFrame:
 
 
 def _series(name: str, values: Sequence[Any], path: Path) -> pl.Series:
-    """A column of one batch. Where it mixes types, as SQLite may, all of it is text, unless all are numbers."""
+    """A column of one batch. If its types are mixed, as SQLite allows, all become text, unless all are numbers."""
     kinds = {type(value) for value in values} - {type(None)}
     if any(not issubclass(kind, _KNOWN) for kind in kinds):
         _refuse(name, next(kind for kind in kinds if not issubclass(kind, _KNOWN)), path)
@@ -217,7 +218,7 @@ def _text(value: Any) -> str:
 
 
 def _universal(value: dt.datetime) -> dt.datetime:
-    """Without a time zone; what had one is told in UTC."""
+    """A time without a time zone. A time that has one is converted to UTC."""
     return value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
 
 

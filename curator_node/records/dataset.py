@@ -47,8 +47,7 @@ class PrivateDataset:
     """Labelled records that never leave.
 
     Args:
-        frame: attribute columns, the label column and, where declared, the unit column; other columns are
-            ignored.
+        frame: attribute columns, the label column and, where declared, the unit column; other columns are ignored.
         steward: the schema file.
         unit_key: secret bytes; they choose which records of a unit are kept, from that unit alone.
         cache_bytes: most memory for encoded workloads.
@@ -58,12 +57,12 @@ class PrivateDataset:
         warnings: the texts of what the steward is warned of.
 
     Raises:
-        ConfigurationError: a declared column is absent, a label is missing or unknown, a number is text, a
-            unit is missing, or there are no rows.
+        ConfigurationError: a declared column is absent, a label is missing or unknown, a number is text, a unit is
+            missing, or there are no rows.
 
     Warns:
-        StewardWarning: a declared class does not occur or all numeric labels are one, or many values of an attribute,
-            or labels, do not fit their declaration; or `round_size` is far from the number of records that count.
+        StewardWarning: a declared class does not occur, all numeric labels are equal, many values of an attribute or of
+            the labels do not fit their declaration, or `round_size` is far from the number of records that count.
     """
 
     def __init__(self, frame: pl.DataFrame, steward: SchemaFile, *, unit_key: bytes, cache_bytes: int) -> None:
@@ -95,24 +94,24 @@ class PrivateDataset:
 
     @property
     def schema(self) -> Schema:
-        """As its steward wrote it."""
+        """The schema as its steward wrote it."""
         return self.steward.schema
 
     @property
     def records(self) -> Records:
-        """All n that count, encoded; private, for an answerer's eyes only."""
+        """All n records that count, encoded. They are private: only answerers may read them."""
         return self._records
 
     @property
     def labels(self) -> NDArray[np.unsignedinteger]:
-        """Theirs, (n,): uint8 indices of classes, or uint16 steps of 2^-12 of the range; private likewise."""
+        """The private labels, (n,): uint8 indices of classes, or uint16 steps of 2^-12 of the range."""
         return self._labels
 
     def blocks(self, count: int, name: bytes) -> NDArray[np.int64]:
         """A block for each record, (n,) int64 in 0 .. count - 1, by a keyed hash of its privacy unit; private likewise.
 
-        All records of a unit are in one block, and which one hangs on that unit and the name alone: adding or removing
-        a unit changes no other's. Where no unit is declared, the record's content stands for it.
+        All records of a unit are in one block, which depends on that unit and the name alone: adding or removing a unit
+        changes no other unit's block. Where no unit is declared, the record's content stands for it.
 
         Args:
             count: of blocks, at least 1.
@@ -126,8 +125,8 @@ class PrivateDataset:
     def fingerprint(self, key: bytes) -> bytes:
         """HMAC-SHA256 of all that answers are computed from: the schema, and the records that count, in any order.
 
-        Descriptions, other columns, and records beyond a unit's bound do not count. Without the key it tells nothing;
-        nobody but the steward's machine may have either.
+        Descriptions, other columns, and records beyond a unit's bound do not count. Without the key the digest reveals
+        nothing. Only the steward's machine may have digest or key.
         """
         attributes = tuple(msgspec.structs.replace(attribute, description="") for attribute in self.schema.attributes)
         schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
@@ -137,7 +136,7 @@ class PrivateDataset:
         return mac.digest()
 
     def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
-        """Exact numbers of a counted release kind; private, for an answerer's eyes only.
+        """Exact numbers of a counted release kind. They are private: only answerers may read them.
 
         Adding or removing one record moves the numbers of each partition by exactly `planned.steps` in all.
 
@@ -162,7 +161,7 @@ class PrivateDataset:
     def count(
         self, partitions: tuple[Partition, ...], hypothesis: Hypothesis | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Exact counts per cell: (errors, correct); private, for an answerer's eyes only.
+        """Exact counts per cell: (errors, correct). They are private: only answerers may read them.
 
         Args:
             partitions: a checked workload.
@@ -179,7 +178,7 @@ class PrivateDataset:
         return workload.count(errors)
 
     def _record_digests(self) -> Iterator[bytes]:
-        """SHA-256 of each record that counts; block by block, since a copy of all of them is large."""
+        """SHA-256 of each record that counts, computed block by block, since a copy of all records is large."""
         for start in range(0, len(self._labels), _BLOCK):
             block = slice(start, start + _BLOCK)
             numeric = self._records.numeric[block]
@@ -191,11 +190,11 @@ class PrivateDataset:
 
 
 def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
-    """What a steward should check: attributes that hold much that their declaration does not foresee.
+    """Texts for the steward on attributes with many values that their declaration does not foresee.
 
-    A misspelt level or a wrong unit of measurement raises no error, since an unforeseen value has a meaning
-    ("other", or the nearer bound); it would cost the curator's usefulness in silence. The texts hold names of
-    attributes, and nothing from a record.
+    A misspelt level or a wrong unit of measurement raises no error, since an unforeseen value has a meaning ("other",
+    or the nearer bound). Without these texts the answers would be worse and nobody would notice. The texts hold names
+    of attributes, and nothing from a record.
 
     Args:
         records: all that were read, before any is dropped.
@@ -224,7 +223,7 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
 
 
 def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteger], steward: SchemaFile) -> list[str]:
-    """As `complaints_about`, of the labels; the texts name no class."""
+    """Texts for the steward on labels that do not fit their declaration. They name no class."""
     classes_present = len(np.unique(labels))
     if steward.label_bounds is not None:
         if count_moved_labels(column, steward.label_bounds) * WORTH_A_WARNING > len(column):
@@ -241,7 +240,7 @@ def _complaints_about_labels(column: pl.Series, labels: NDArray[np.unsignedinteg
 
 
 def _complaints_about_size(count: int, steward: SchemaFile) -> list[str]:
-    """As `complaints_about`, of the number of records that count; the text holds no number."""
+    """Texts for the steward on a number of records that is far from `round_size`. They hold no number."""
     if steward.round_size is None:
         if count <= ASSUMED_ROUND_SIZE:
             return []
@@ -256,7 +255,7 @@ def unit_names(column: pl.Series) -> list[str]:
     """The privacy unit of each record.
 
     Raises:
-        ConfigurationError: a record has none; names the first row (counted from 1), no value.
+        ConfigurationError: a record has no unit. The text names the first such row, counted from 1, and no value.
     """
     names = column_texts(column)
     if names.null_count():

@@ -1,8 +1,10 @@
-"""Private records from a CSV or Parquet file into a data frame. Text stays text; the schema decides what it means.
+"""Reads private records from a CSV or Parquet file into a data frame.
 
-A lenient reader may lose rows: a quote that one record opens and another closes swallows all that stand between, and
-one record then changes more than its own row. So every line of a CSV must be a record by itself, Python's strict parser
-reads it, and the data frame must agree with that.
+Text stays text; the schema decides what it means.
+
+A lenient reader may lose rows: if one record opens a quote and a later one closes it, all rows between are lost, so
+that one record changes more than its own row. So every line of a CSV must be a record by itself, Python's strict parser
+reads it, and the data frame must agree with the parser.
 """
 
 import codecs
@@ -34,8 +36,8 @@ def read_records(path: Path) -> pl.DataFrame:
     refused, as it cannot be told from two stray quotes.
 
     Raises:
-        ConfigurationError: no such file, another suffix, no rows, duplicated columns, another separator than
-            the comma, or broken content. The text names file, column and row, never a value.
+        ConfigurationError: there is no such file, its suffix is unknown, or it has no rows, duplicated columns, a
+            separator other than the comma, or broken content. The text names file, column and row, never a value.
     """
     if not path.is_file():
         raise ConfigurationError(
@@ -101,7 +103,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 
 def _text(path: Path) -> str:
-    """What the file holds, without a byte order mark, each line ended by a line feed alone."""
+    """The file's text without a byte order mark, each line ended by a line feed alone."""
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     wrong = text_fault(content)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""The steward's schema file: what is public about the records. Bounds and levels come from here, never from data."""
+"""The steward's schema file: the public facts on the records. Bounds and levels come from it, never from data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -42,12 +42,12 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def protected(self) -> PrivacyUnit:
-        """What is protected as a whole."""
+        """The privacy unit that is protected."""
         return PrivacyUnit.of(self.schema, self.unit, self.most_records_per_unit)
 
 
 SCHEMA = "schema.toml"
-"""In a site's folder."""
+"""Name of the schema file in a site's folder."""
 
 
 def read_schema_file(text: str, *, where: str = "schema file") -> SchemaFile:
@@ -59,7 +59,7 @@ def read_schema_of(folder: Path) -> SchemaFile:
     """The schema file of a site's folder.
 
     Raises:
-        ConfigurationError: it is absent or wrong.
+        ConfigurationError: the file is absent or wrong.
     """
     path = folder / SCHEMA
     text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/policy.md says")

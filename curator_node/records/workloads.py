@@ -1,10 +1,10 @@
 """Workloads encoded once and counted fast: at most one byte per record and partition for small partitions.
 
-Neighbouring partitions are counted jointly: counters for up to 16,384 joint cells fit the second-level
-cache, and one pass over a uint16 column serves several partitions at once. The lowest bit is left
-free for "the hypothesis errs here". Many records are encoded by several threads, one share of them each.
+Neighbouring partitions are counted jointly: counters for up to 16,384 joint cells fit the second-level cache, and one
+pass over a uint16 column serves several partitions at once. The lowest bit is left free for "the hypothesis errs here".
+Many records are encoded by several threads, one share of them each.
 
-What a workload takes is in the estimate of `protocol.kinds.counts`, whose constants were measured here.
+`protocol.kinds.counts` estimates a workload's time and memory; its constants were measured with this module.
 """
 
 import math
@@ -29,7 +29,8 @@ from protocol.records import Records
 
 LEAST_JOINT_CELLS = 256
 MOST_JOINT_CELLS = 16_384
-"""Between these, a joint group has a quarter as many cells as there are records: more would only cost summing up."""
+"""Between these bounds a joint group has at most a quarter as many cells as there are records: summing up more cells
+would cost more than it saves."""
 
 MOST_COUNTERS = 2 * MOST_JOINT_CELLS
 """Most counters of one pass over several partitions: with many classes, fewer partitions go together."""
@@ -38,10 +39,10 @@ LEAST_SHARE = 50_000
 """Fewest records that are worth a thread of their own."""
 
 KEY_BYTES = 250
-"""What a digest and its place among the kept workloads take."""
+"""Bytes of a digest and of its entry in the cache."""
 
 ARRAY_BYTES = sys.getsizeof(np.empty(0, np.uint8))
-"""What an array takes beside its numbers: most of the memory where records are few."""
+"""Bytes of an array beside its numbers. They are most of the memory if records are few."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -68,7 +69,7 @@ class Workload(Protocol):
 
         Args:
             classes: (n,) class indices, in 0 .. number - 1.
-            number: of classes.
+            number: number of classes.
 
         Returns:
             (sum of cell counts, number) int64.
@@ -137,10 +138,10 @@ def encode_workload(partitions: Sequence[Partition], records: Records) -> Encode
 
 
 class WorkloadCache:
-    """Encoded workloads by digest, least recently used out first, bounded in bytes; several threads may ask.
+    """A cache of encoded workloads by digest, bounded in bytes. The least recently used are dropped first.
 
-    One that is larger than the whole cache is never held in memory at once. Workloads are encoded one after the other:
-    threads that ask for the same one do it once.
+    A workload larger than the whole cache is never in memory at once. Several threads may ask. Workloads are encoded
+    one after the other, and one that several threads ask for is encoded once.
     """
 
     def __init__(self, records: Records, most_bytes: int) -> None:
@@ -151,7 +152,7 @@ class WorkloadCache:
         self._lock = threading.Lock()
 
     def get(self, partitions: tuple[Partition, ...]) -> Workload:
-        """The workload, from memory where it is kept."""
+        """The encoded workload, from the cache if it is there."""
         key = digest(encode(partitions))
         with self._lock:
             if key in self._kept:
@@ -175,7 +176,7 @@ def _group_sizes(partitions: Sequence[Partition], records: Records) -> tuple[tup
 
 
 def _neighbours(sizes: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
-    """Runs of as many sizes as have a product of at most `most`; a larger size is a run of its own."""
+    """Runs of neighbouring sizes whose product is at most `most`. A larger size is a run of its own."""
     groups: list[tuple[int, ...]] = []
     members: list[int] = []
     product = 1

@@ -1,1 +1,1 @@
-"""What a steward does at a site: set up, enrol, check, approve, look."""
+"""The work of a steward at a site: to set it up, enrol learners, check it, approve studies, and watch it."""

@@ -1,7 +1,7 @@
-"""What a steward reads before it approves a study, in plain words; nothing of it comes from a record.
+"""The plain words that a steward reads before it approves a study. None of them comes from a record.
 
-A study and the validation of its model are two proposals. The first may announce what the second will cost, and the
-second names the first; the steward sees whether the learner keeps to it. That does not bind the ledger.
+A study and the validation of its model are two proposals. The first may announce the cost of the second, and the second
+names the first. The steward sees whether the learner keeps to the announced cost, which does not bind the ledger.
 """
 
 import math
@@ -33,7 +33,7 @@ _ENDED = (State.CLOSED, State.EXPIRED)
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a proposal announces of a validation, or as a validation of a study."""
+    """A study's announcement of its validation, or a validation's reference to its study."""
 
     notice: Notice  # as its learner wrote it
     cost: Fraction  # of the proposal itself, at most
@@ -93,12 +93,12 @@ class Announcement:
 
 
 def announcement_of(message: StudyProposal, cost: Fraction, ledger: Ledger, policy: Policy) -> Announcement:
-    """What a proposal announces, and what the ledger knows of it.
+    """The announcement in a proposal, with the ledger's facts on it.
 
     Args:
         message: the proposal.
-        cost: its plan's, at most.
-        ledger: refreshed.
+        cost: the most that its plan may cost.
+        ledger: a refreshed ledger.
         policy: the steward's.
 
     Raises:
@@ -125,7 +125,7 @@ def announcement_of(message: StudyProposal, cost: Fraction, ledger: Ledger, poli
 
 
 def _costs(entry: Entry, ledger: Ledger) -> Fraction:
-    """What a study may cost at most; of one that has ended, what it was charged."""
+    """The most that a study may cost; if it has ended, the sum of its charges."""
     study = ledger.account.studies[StudyKey(entry.learner, entry.study)]
     return study.spent if study.state in _ENDED else parse_amount(entry.amount)
 
@@ -135,7 +135,7 @@ def _up(value: Fraction) -> str:
 
 
 _MOST_SORTS = 12
-"""Most sorts of questions that are written out."""
+"""Most different questions that are written out."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class WaitingProposal:
 
     @property
     def key(self) -> StudyKey:
-        """Its study."""
+        """The key of its study."""
         return StudyKey(self.message.sender, self.message.study)
 
     def cost(self, kinds: Kinds, steward: SchemaFile) -> Fraction:
@@ -163,7 +163,7 @@ def waiting_proposals(ledger: Ledger, policy: Policy, now: int) -> list[WaitingP
     """The proposals that wait for the steward, the first that came in front; see `undecided_proposals`.
 
     Raises:
-        ConfigurationError: what is kept is not what a learner signed: somebody has changed the database.
+        ConfigurationError: a kept proposal is not as its learner signed it, so somebody has changed the database.
     """
     return [_read(pending, policy) for pending in undecided_proposals(ledger, now)]
 
@@ -241,9 +241,9 @@ def summary(
 def as_object(
     proposal: WaitingProposal, ledger: Ledger, policy: Policy, steward: SchemaFile, kinds: Kinds
 ) -> dict[str, object]:
-    """A proposal for a steward's own programs: its names, times and cost, and all that `summary` says.
+    """A proposal for a steward's own programs: its names, times and cost, and all rows of `summary`.
 
-    What cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
+    A proposal that cannot be read any more has no "epsilon" and no "summary"; "unreadable" says why.
     """
     pending, message = proposal.pending, proposal.message
     cost, unreadable = readable(proposal, kinds, steward)
@@ -267,7 +267,7 @@ def as_object(
 
 
 def _read(pending: PendingProposal, policy: Policy) -> WaitingProposal:
-    """Check a stored proposal anew. The steward must read what was signed, whoever can change the database."""
+    """Check a stored proposal anew, so that the steward reads the signed text even if the database was changed."""
     try:
         envelope, message = open_envelope(pending.envelope, types=("study_proposal",))
         verify(envelope, message.sender)

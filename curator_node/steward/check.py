@@ -164,7 +164,7 @@ class SiteCheck:
 
 
 def error_text(error: ExprilError) -> str:
-    """The text of an error, with what the steward alone may read of a record."""
+    """The text of an error, with parts from a record that only the steward may read."""
     return f"{error}{error.likeness}" if isinstance(error, UnknownClassError) else str(error)
 
 
@@ -173,7 +173,7 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
 
     Args:
         folder: the site's.
-        probe: asks the SuperLink of these settings whether it answers: "" or why not; None asks nobody.
+        probe: asks whether the SuperLink of the settings answers, and returns "" or why not; None asks nobody.
     """
     report = SiteCheck()
     policy = report.read("policy", lambda: policy_of(folder))
@@ -236,7 +236,7 @@ def _policy(report: SiteCheck, policy: Policy) -> None:
 
 
 def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
-    """Check the members of secure sums in the policy."""
+    """Check the members of secure sums that the policy names."""
     name = SECURE_COUNTS.name
     if name not in QUERY_KINDS.allowed(policy.limits):
         return

@@ -1,4 +1,4 @@
-"""What a steward does beside the process that serves: look at a curator's status, act on its ledger, export it."""
+"""The steward's work beside the process that serves: to read a curator's status, act on its ledger, and export it."""
 
 import http.client
 import json
@@ -40,7 +40,7 @@ def write_export(where: Place, out: Path) -> int:
     """Write a ledger's export; returns its number of entries.
 
     Raises:
-        ConfigurationError: no ledger there, it is not in order, or the file exists or cannot be written.
+        ConfigurationError: there is no ledger, it is not in order, or the file exists or cannot be written.
         LedgerCorruptError, LedgerUnavailableError: the ledger cannot be read.
     """
     with read_store(where) as store:
@@ -103,8 +103,8 @@ def join_ledger(
 ) -> str:
     """Make the mark of a further process that will serve from a ledger; it starts at the newest entry.
 
-    Where another process's mark is at hand, the ledger must hold what that one names. Without it nothing here can know
-    whether the ledger was rolled back before, which is what the steward's word is for.
+    If another process's mark is given, the ledger must hold the entry that it names. Without one the steward must know
+    that the ledger was not rolled back, since this function cannot.
 
     Args:
         where: the ledger.
@@ -148,7 +148,7 @@ def entry_text(entry: Entry, account: Account) -> str:
 
 
 def newest_entry(where: Place, key: SigningKey) -> str:
-    """The newest entry of a ledger in order, for people; raises as `join`."""
+    """The newest entry of a checked ledger, for people; raises the errors of `join_ledger`."""
     account, entries = _checked_ledger(where, key)
     return entry_text(entries[-1], account)
 
@@ -188,7 +188,7 @@ class _ReadLedger:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """The content of the daemon's health page; by policy and ledger alone if no daemon runs.
+    """The content of the daemon's health page. If no daemon runs, it is made from policy and ledger alone.
 
     Raises:
         ConfigurationError: no daemon runs, and the folder cannot be read.
@@ -261,7 +261,7 @@ def places_of(folder: Path, ledger: str = "", mark: Path | None = None) -> tuple
 
 @contextmanager
 def open_desk(folder: Path, ledger: str = "") -> Iterator[Desk]:
-    """Open a folder for its steward; no mark is held, so the process that serves goes on.
+    """Open a folder for its steward. No mark is held, so a serving process is not disturbed.
 
     Args:
         folder: the site's.

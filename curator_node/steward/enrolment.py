@@ -3,7 +3,8 @@
     policy.toml          the steward writes it
     learners/ann.toml    expril curator enrol writes it: name, cap, and every key that the learner ever had
 
-Removing a file keeps its learner out and refills no budget: the ledger has its keys and their spending under its name.
+If a file is removed, its learner may not ask, and no budget is refilled: the ledger has the learner's keys and
+spending.
 """
 
 import json
@@ -60,7 +61,7 @@ def check_written(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """The change that enrolling a card would make; nothing is written yet."""
+    """The change that enrolling a card would make. Nothing is written yet."""
 
     folder: Path  # the site's
     learner: EnrolledLearner  # as its file will say
@@ -68,7 +69,7 @@ class Enrolment:
     ends: EnrolledKey | None  # the key that gives way, and until when it may sign; None where none does
 
     def write(self) -> Path:
-        """Write the learner's file; OSError names it where that fails."""
+        """Write the learner's file. An OSError names the file."""
         return _write_learner(self.folder, self.learner)
 
 
@@ -135,7 +136,7 @@ def plan_enrolment(
 
 
 def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
-    """Take an enrolled learner's keys back: they may sign no more. Its budget stays as it is.
+    """Revoke an enrolled learner's keys: they may sign no more. Its budget stays as it is.
 
     Args:
         folder: the site's.
@@ -166,7 +167,7 @@ def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
 
 
 def check_card(card: IdentityCard, role: str, now: int) -> None:
-    """Raise ConfigurationError for a card in another role, or that is not valid at a time."""
+    """Raise ConfigurationError for a card of another role, or one that is not valid at a time."""
     if card.role != role:
         raise ConfigurationError(f"this is the card of a {card.role}; ask for the {role}'s")
     if card.expired(now):

@@ -43,16 +43,16 @@ def exposure(
     name: str = "",
     plan: Plan | None = None,
 ) -> Exposure:
-    """Exponents for a plan's answers, alone and with what was spent before.
+    """Exponents for a plan's answers, by themselves and together with earlier answers.
 
     Args:
-        account: of the ledger.
-        policy: with the caps, and what may be asked.
-        unit: what is protected.
-        kinds: installed; of others the worst is taken.
+        account: sum of the ledger's entries.
+        policy: the caps, and the queries that may be asked.
+        unit: the privacy unit.
+        kinds: the installed query kinds; of others the worst is assumed.
         learner: the asker's key.
-        name: as whom it is enrolled.
-        plan: what is asked; None asks nothing.
+        name: the name under which it is enrolled.
+        plan: the planned queries; None asks nothing.
 
     Raises:
         RemoteProtocolError: the plan cannot be read.
@@ -71,14 +71,14 @@ def exposure(
 def odds_spent(account: Account, kinds: Kinds, unit: PrivacyUnit, keys: Collection[bytes] | None = None) -> Odds | None:
     """Exponents of all that was charged; None for no limit.
 
-    Epsilon that a steward entered after a halt counts as the worst, since nobody knows what it was charged for; so does
-    a query that was charged at another price than it has today.
+    Epsilon that a steward entered after a halt counts as the worst case, since nobody knows what it was charged for. So
+    does a query that was charged at another cost than it has now.
 
     Args:
-        account: of the ledger.
-        kinds: installed.
-        unit: what is protected.
-        keys: of the learner; None for all.
+        account: sum of the ledger's entries.
+        kinds: the installed query kinds.
+        unit: the privacy unit.
+        keys: keys of the learner; None for all learners.
     """
     total, charged = NOTHING, _ZERO
     for study in account.studies.values():
@@ -140,7 +140,7 @@ def _per_epsilon(kinds: Kinds, unit: PrivacyUnit, plan: Plan, query: int, cost: 
 
 
 def _worst(account: Account, policy: Policy, unit: PrivacyUnit, kinds: Kinds, plan: Plan | None) -> Odds | None:
-    """Exponents per remaining epsilon: the worst of what may be asked and of the open studies."""
+    """Exponents per remaining epsilon: the worst of the queries that may be asked and of the open studies."""
     candidates = [most_odds(policy, unit, kinds)]
     accepted = [study for study in account.studies.values() if not study.ended]
     candidates += [odds for study in accepted for odds in _of_study(study, unit, kinds)]

@@ -44,7 +44,7 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of them, the oldest first."""
+    """All rotations of a curator's key, the oldest first."""
 
     rotations: tuple[Rotation, ...] = ()
 
@@ -53,7 +53,7 @@ def read_keys(folder: Path) -> Keys:
     """The keys of a site's folder.
 
     Raises:
-        ConfigurationError: a key is absent or no key, or a rotation was not finished.
+        ConfigurationError: a key's file is absent or holds no key, or a rotation was not finished.
     """
     current = read_key(folder / KEY)
     former = tuple(_former_key(folder, rotation) for rotation in _rotations(folder))
@@ -68,9 +68,10 @@ def first_key(path: Path) -> SigningKey:
 
 
 def check_keys_of(account: Account, keys: Keys) -> None:
-    """Raise ConfigurationError where a key that had the ledger before is not among a curator's former ones.
+    """Raise ConfigurationError if a key that had the ledger before is not among a curator's former keys.
 
-    Without the first one other records of a unit would be kept, and more of the unit would be counted over time.
+    Without the first key other records of a unit would be kept, and more records of the unit would be counted over
+    time.
     """
     public_keys = {keys.current.public, *(former.key.public for former in keys.former)}
     lacking = [key.hex()[:16] for _, key in account.curators if key not in public_keys]
@@ -93,14 +94,14 @@ def rotate(
 ) -> bytes:
     """Give a curator a new key and hand its ledger to it; also finishes a rotation that was interrupted.
 
-    Where the ledger is an older copy that still belongs to a former key, it is handed to the present one, and no new
-    key is made.
+    If the ledger is an older copy that still belongs to a former key, it is handed to the present key, and no new key
+    is made.
 
     Args:
         folder: the site's; nobody may be serving from it.
         now: the time.
         overlap: seconds for which requests to the old key are answered, too.
-        leaked: somebody else may have the old key: it is answered no more, whatever `overlap` says.
+        leaked: whether somebody else may have the old key; if so, it is answered no more, whatever `overlap` says.
         ledger: another SQLite file, or a database's URL; None takes the folder's.
         mark: of the process that serves from the folder; None takes the one beside the ledger.
 
@@ -151,7 +152,7 @@ def curator_card(folder: Path, card: IdentityCard) -> tuple[IdentityCard, Signin
 
     Args:
         folder: the site's.
-        card: what it says beside that.
+        card: the other texts on the card.
     """
     keys, rotations = read_keys(folder), _rotations(folder)
     ahead = [former.key for former in keys.former] + [keys.current]

@@ -147,7 +147,7 @@ def init_site(
         schema: a schema file; copied. None leaves one that is there, or writes a template.
 
     Raises:
-        ConfigurationError: something that would be made exists, or a file given is wrong; nothing was made.
+        ConfigurationError: a file to be made exists, or a given file is wrong; nothing was made.
     """
     mark = mark_path(folder / LEDGER)
     fresh = [folder / name_of_file for name_of_file in (POLICY, KEY, LEDGER, NODE_KEY, NODE_PUBLIC, DAEMON)] + [mark]
