@@ -23,11 +23,11 @@ from simulations.paper_ratio import PAPER_RATIO, PRINTED_COUNTS
 
 
 def answer(question: CuratorQuestion, dataset: PrivateDataset, noise: NoiseSource) -> Answered:
-    """Answer with Eq. 7 as printed, clip((U + Laplace) / n, 0, 1).
+    """Answer with Eq. 7 as printed: clip((errors + Laplace) / records, 0, 1) in each bin.
 
-    Without a hypothesis, masses are clip((n_k + Laplace) / N, 0, 1). The exact n in the denominator makes this less
-    private than claimed. An empty bin gives 0 or 1 by the sign of its noise. Other releases are answered as by any
-    curator.
+    Without a hypothesis, a bin's mass is clip((its records + Laplace) / all records, 0, 1). The exact denominator makes
+    this less private than claimed. An empty bin gives 0 or 1 by the sign of its noise. Any other release is answered as
+    any curator answers it.
     """
     body, planned = question.body, question.turn.planned
     if planned.release != PAPER_RATIO:

@@ -26,7 +26,8 @@ _RATIO = ReleaseKind(
     label=_BINARY.label,
     words="a ratio of errors, with noise that does not hide a record,",
 )
-"""The paper's q: clip((U + Laplace) / n, 0, 1) with the exact, private number n of records in a bin."""
+"""The paper's q: clip((U + Laplace) / n, 0, 1) with the number U of errors and the exact, private number n of
+records."""
 
 
 class PrintedCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True):

@@ -60,7 +60,7 @@ def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
 
 
 def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], dict[str, Reference]]:
-    """Return references by site, learnt from the site alone, and from all sites; scored on each site's test records.
+    """Return two references for each site's test records: one learnt from the site alone, and one from all sites.
 
     The non-private model (logistic, or for a number ridge regression) is learnt from the private records that count.
     The constant is the majority class or mean of the test records themselves, so it is the strongest possible.

@@ -378,7 +378,8 @@ def expected(
 def expected_of_number(estimate: ErrorEstimate, labels: Floats, predicted: Floats) -> Expected | None:
     """A learner's estimates in one repeat for a numeric label; None without an R^2, or if all n labels are equal.
 
-    The error of R^2 = 1 - e / v is that of the mean of (e_i - (1 - R^2) v_i) / v.
+    With squared errors e_i and squared distances v_i from the mean label, R^2 = 1 - e / v for their means e and v. Its
+    error is that of the mean of (e_i - (1 - R^2) v_i) / v.
     """
     off, about_mean = labels - predicted, labels - labels.mean()
     variance = float(np.mean(about_mean**2))

@@ -48,7 +48,7 @@ class ModelAnswer:
 
 
 def read(data: bytes, question: Question) -> ModelAnswer:
-    """The answer of one curator; RemoteProtocolError(MALFORMED) unless it has as many numbers as were asked for."""
+    """Decode one curator's answer. Raises RemoteProtocolError: it has another number of numbers than was asked for."""
     numbers = MODEL_KIND.read_release(data, question).astype(np.int64)
     return ModelAnswer(question.turn.planned, question.body, numbers[None], MODEL_KIND.lengths(question))
 

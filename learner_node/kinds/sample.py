@@ -55,7 +55,7 @@ class SampleAnswer:
 
 
 def read(data: bytes, question: Question) -> SampleAnswer:
-    """Decode a release; RemoteProtocolError where it is no SampleRelease of the planned shape."""
+    """Decode a release. Raises RemoteProtocolError: it is no SampleRelease of the planned shape."""
     base = question.turn.planned.base_law(question.schema)
     cells = sample.SAMPLE.read_release(data, question).reshape(-1, len(base.axes))
     return SampleAnswer(question.schema, base, cells)

@@ -160,7 +160,7 @@ def quantiles(
 
 
 def paper_bin_count(records: float, scale: Fraction, *, ratio: float = 4.0, most: int = 50) -> int:
-    """Q such that records per bin over the noise's standard deviation, n'/(q sqrt(2) l), is near 4 (section 4.2)."""
+    """Number of bins that hold about `ratio` standard deviations of noise, sqrt(2) `scale`, each (section 4.2)."""
     return int(np.clip(round(records / (ratio * np.sqrt(2) * float(scale))), 2, most))
 
 

@@ -115,7 +115,7 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
 
 
 def bin_count(probability: Floats, *, target_size: int, scale: float, noises: float, most: int = MOST_BINS) -> int:
-    """Number of bins, 4 to 30, that leaves the rarer class about three standard deviations of noise in each.
+    """Number of bins, 4 to 30, in which the rarer class has about three times as many records as the noise's deviation.
 
     Args:
         probability: (n,) predictions for the source's records.

@@ -197,8 +197,8 @@ def validate(
         thresholds: of the operating points, see `scores.thresholds`. "prevalence" is the mean prediction on the source;
             "10%" is the threshold above which a tenth of the source lies. None is as many of `DEFAULT_THRESHOLDS` as
             the answers have room for.
-        bins: number of bins, at least 2, including those of thresholds. None leaves the rarer class about three
-            standard deviations of noise in each.
+        bins: number of bins, at least 2, including those of thresholds. With None, the rarer class has
+            in each about three times as many records as the noise's deviation.
         pooling: "sum" and "site" also give each curator's results in `by_site`; with "secure" only the sum is opened.
         recalibrated: whether the answers also recalibrate the model, at no further cost.
         seed: of the learner's own random choices.

@@ -67,9 +67,9 @@ def estimate_prevalence(
     """Estimate a class's share from two noisy totals: of its records, and of all others.
 
     Both totals are normal about N p and N (1 - p), with the variance of their noise and of sampling; N is normal about
-    the declared number. The estimate is where the contrast (1 - p) a - p b of the totals, N's law taken in, is 0. The
-    interval holds every p whose contrast is within 1.96 of its standard errors of 0 (Fieller 1954, with the variance of
-    a score interval): all of [0, 1] where the answers tell nothing.
+    the declared number. The estimate is the p for which the contrast (1 - p) a - p b of the totals a and b is 0, given
+    N's law. The interval holds every p whose contrast is within 1.96 of its standard errors of 0 (Fieller 1954, with
+    the variance of a score interval): all of [0, 1] where the answers tell nothing.
 
     Args:
         counted: noisy totals, of the class and of the others.

@@ -48,7 +48,7 @@ class BoxProblem:
         return nearest if np.isinf(self.upper) else np.minimum(nearest, self.upper, out=nearest)
 
     def objective(self, x: Vector, Ax: Vector) -> float:
-        """The objective as printed above."""
+        """The objective at x; `Ax` is the product A x."""
         residual, distance = Ax - self.b, x - self.prior
         return float(0.5 * (residual @ residual) + self.alpha * (distance @ distance))
 

@@ -58,8 +58,8 @@ class AdditiveStrategy:
 
     Args:
         attributes: names of those to ask; None takes all that vary in the source.
-        bins: number of bins of each numeric attribute. None leaves about three standard deviations of a signed count's
-            noise in each, with at most 10 bins.
+        bins: number of bins of each numeric attribute. None gives each about three times as many records as a signed
+            count's noise deviation, with at most 10 bins.
         choice_share: share of epsilon for a first question over all attributes that chooses those of the second; both
             answers are used. 0 asks one question. It cannot be combined with `attributes`.
         chosen: number of attributes that the second question asks.

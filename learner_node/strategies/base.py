@@ -272,7 +272,7 @@ class Conversation:
     """
 
     def __init__(self, strategy: Strategy, problem: Problem, decide: Decide = as_found) -> None:
-        """Make the first question; ConfigurationError where none fits the problem."""
+        """Make the first question. Raises ConfigurationError: none fits the problem."""
         self._decide = decide
         self._asking = strategy.run(problem)
         self._estimate: AnyEstimate | None = None

@@ -91,8 +91,8 @@ class CellsStrategy:
     """Strategy `cells` for two classes.
 
     Args:
-        cells: number of cells. None leaves about three standard deviations of a signed count's noise in each, within
-            the curators' limits.
+        cells: number of cells. None gives each about three times as many records as a signed count's noise deviation,
+            within the curators' limits.
         networks: whether networks are trained and averaged with the Gaussian process; False saves their time.
         same_population: whether source and private records are known to come from one population (unlabelled records of
             the same hospitals, say). The source then gives the cells' masses, and only signed counts are asked. The
@@ -200,7 +200,7 @@ def _region_masses(
 
 
 def _region_count(problem: Problem, per_record: float) -> int:
-    """Number of regions that leaves about four standard deviations of noise of mass in each.
+    """Number of regions whose masses are about four standard deviations of noise each.
 
     It is at least 2 if each region then has six source records, else 1.
     """

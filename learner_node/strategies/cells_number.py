@@ -220,8 +220,9 @@ def error_estimate(
 ) -> ErrorEstimate:
     """Estimate a model's error, with 95 % intervals, from two answers over one cell of all records.
 
-    R^2 = 1 - e / v is at most r if e - (1 - r) v is at least 0. That difference is nearly normal, so the interval holds
-    the r for which it is within 2.12 of its deviations of 0 (Fieller 1954).
+    With squared error e and the labels' variance v, R^2 = 1 - e / v is at most r if e - (1 - r) v is at least 0. That
+    difference is nearly normal, so the interval holds the r for which it is within 2.12 of its deviations of 0 (Fieller
+    1954).
 
     `errors` are `error_sums` of the model, (1, 3), or `squared_error`, (1, 2); `spread` is `squared_error` around the
     labels' mean, (1, 2); `bounds` are the label's. `design` >= 1 is the design effect of records that come in units: so

@@ -135,8 +135,8 @@ def declared(problem: Problem, answer: ModelAnswer) -> float:
 class NaiveBayesStrategy(InSiteStrategy):
     """Naive Bayes from counts by class of every attribute that varies in the source.
 
-    `bins` is the number of each numeric attribute. None leaves about three standard deviations of a signed count's
-    noise in each, with at most 10 bins.
+    `bins` is the number of bins of each numeric attribute. None gives each about three times as many records as a
+    signed count's noise deviation, with at most 10 bins.
     """
 
     def __init__(self, *, bins: int | None = None) -> None:
@@ -160,8 +160,8 @@ class NaiveBayesStrategy(InSiteStrategy):
 class ForestStrategy(InSiteStrategy):
     """Class counts in the leaves of random trees.
 
-    `trees` is the number of trees, and `depth` that of levels of splits. None leaves several standard deviations of
-    noise in a leaf.
+    `trees` is the number of trees, and `depth` that of levels of splits. None gives a leaf several times as many
+    records as its noise's deviation.
     """
 
     def __init__(self, *, trees: int = 10, depth: int | None = None) -> None:

@@ -31,33 +31,33 @@ def names_of(maker: Callable[..., object]) -> list[str]:
 
 
 def whole_number(name: str, value: object, least: int = 1, most: int = 100_000) -> int:
-    """The value of an option; ValueError unless it is a whole number in that range."""
+    """The value of an option. Raises ValueError unless it is a whole number in that range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise ValueError(f"{name} must be a whole number from {least} to {most}")
     return int(value)
 
 
 def whole_or_none(name: str, value: object) -> int | None:
-    """The value of an option that may be None, else as `whole_number`."""
+    """The value of an option that may be None; any other value is checked by `whole_number`."""
     return None if value is None else whole_number(name, value)
 
 
 def number(name: str, value: object) -> float:
-    """The value of an option; TypeError unless it is a finite number."""
+    """The value of an option. Raises TypeError unless it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_NUMBER <= value <= MOST_NUMBER:
         raise TypeError(f"{name} must be a number of at most {MOST_NUMBER:g}")
     return float(value)
 
 
 def widths(value: object) -> tuple[int, ...]:
-    """The option `hidden`; ValueError or TypeError unless it is a list of widths of layers."""
+    """The option `hidden`. Raises ValueError or TypeError unless it is a list of widths of layers."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError("hidden must be a list of whole numbers, one width a layer")
     return tuple(whole_number("each width of hidden", width) for width in value)
 
 
 def texts(name: str, value: object) -> tuple[str, ...]:
-    """The value of an option; ValueError or TypeError unless it is a list of different texts, at least one."""
+    """The value of an option. Raises ValueError or TypeError unless it is a non-empty list of different texts."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
         raise TypeError(f'{name} must be a list of names, such as ["age", "sex"]')
     if not value or len(set(value)) < len(value):
@@ -66,7 +66,7 @@ def texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def flag(name: str, value: object) -> bool:
-    """The value of an option; TypeError unless it is true or false."""
+    """The value of an option. Raises TypeError unless it is true or false."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be true or false")
     return bool(value)

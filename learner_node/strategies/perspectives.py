@@ -132,8 +132,8 @@ def bin_count(problem: Problem, epsilon: float, bins: int | None, partitions: in
     Args:
         problem: the problem.
         epsilon: epsilon of one record in one partition.
-        bins: the user's number. None leaves about three standard deviations of a signed count's noise in each, with at
-            most 40 bins.
+        bins: the user's number. None gives each about three times as many records as a signed count's noise deviation,
+            with at most 40 bins.
         partitions: number asked together; all their bins stay within the curators' limit of cells, if possible.
     """
     rule = problem.cell_rule(epsilon, most=MOST_BINS)

@@ -78,7 +78,7 @@ class ChosenFirst:
         self._inner, self._choice = inner, choice
 
     def plan(self, problem: Problem) -> Plan:
-        """The choice's queries, then the strategy's; ConfigurationError where one needs more than 32 bits."""
+        """The choice's queries, then the strategy's. Raises ConfigurationError: a scale needs more than 32 bits."""
         first = problem.counts_plan([_classes_question(problem)]).queries if self._choice.weights is None else ()
         chosen = msgspec.Raw(encode(PlannedStatistic(method=self._method(problem))))
         return Plan((*first, chosen, *self._inner.plan(self._rest(problem, problem.source)).queries))

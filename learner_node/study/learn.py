@@ -162,7 +162,7 @@ def admit(
 
     Raises:
         NoCuratorError: no curator sent its card.
-        ConfigurationError: the cases of `learn`; nothing has been charged.
+        ConfigurationError: as `learn` says; nothing has been charged.
     """
     cards = study.read_cards()
     encode = source if callable(source) else partial(encode_frame, source)

@@ -94,7 +94,7 @@ class SecurePool:
 
     @property
     def shares(self) -> int:
-        """Number h = n - t - u of noise shares that add up to one full noise; each curator adds one."""
+        """Number h of noise shares that add up to one full noise; each curator adds one share."""
         return len(self.participants) - self.colluders - self.dropouts
 
     @classmethod

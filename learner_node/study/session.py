@@ -116,13 +116,13 @@ class Session:
         return self.spending.at_most
 
     def request_card(self, now: int) -> bytes:
-        """Ask for the curator's card; LocalProtocolError while a request of the study awaits its reply."""
+        """Ask for the curator's card. Raises LocalProtocolError while a request of the study awaits its reply."""
         if self._pending and self._pending.awaits is not Card:
             raise LocalProtocolError("a request of the study awaits its reply; send it again first")
         return self._send(CardRequest(**self._header(now, 0)), Card)
 
     def propose(self, plan: Plan, purpose: str, now: int) -> bytes:
-        """Propose a plan; LocalProtocolError unless the study is new."""
+        """Propose a plan. Raises LocalProtocolError unless the study is new."""
         state = advance(self.state, Event.PROPOSAL)
         message = StudyProposal(**self._header(now, 0), plan=plan, purpose=purpose, newest_receipt=self.newest_receipt)
         self.state, self.plan = state, plan
@@ -148,7 +148,7 @@ class Session:
         return data
 
     def close(self, now: int) -> bytes:
-        """End the study; LocalProtocolError unless it is open. A query without an answer is kept as `unanswered`."""
+        """End the study. Its unanswered query is kept. Raises LocalProtocolError unless the study is open."""
         state = advance(self.state, Event.CLOSE)
         if self.state is State.ASKED:
             self._unanswered = self._pending

@@ -28,7 +28,7 @@ class Stage(Protocol):
 
 
 def here(carry: Carry) -> Stage:
-    """Curators in this process."""
+    """A stage with curators in this process."""
 
     def stage(orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
         with ExitStack() as stack:
@@ -45,7 +45,7 @@ IN_PROCESS = here(in_process.carry)
 
 
 def elsewhere(serve: Serve) -> Stage:
-    """Curators in other processes, each in a temporary folder of its own."""
+    """A stage with curators in other processes, each with a temporary folder."""
 
     def stage(orders: Sequence[SiteOrder], ask: Ask, ledgers: Path | None = None) -> dict[str, CheckedLedger]:
         with TemporaryDirectory(prefix="expril-") as base:

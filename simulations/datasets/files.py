@@ -71,7 +71,7 @@ class DataFile:
     digest: Callable[[bytes], str] = text_digest
 
     def check(self, path: Path) -> None:
-        """Check that the file at ``path`` has the pinned content. Raises OSError if unreadable, else ValueError."""
+        """Check a file's content. Raises OSError if it is unreadable, ValueError if it is not the pinned one."""
         digest = self.digest(path.read_bytes())
         if digest != self.sha256:
             raise ValueError(f"checksum mismatch: the content's sha256 is {digest}, expected {self.sha256}")

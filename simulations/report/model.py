@@ -400,7 +400,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def failed(self) -> int:
-        """Number of repeats in which it learned nothing."""
+        """Number of repeats in which the learner learned nothing."""
         return self.studies[0].failed if self.studies else 0
 
 

@@ -19,7 +19,7 @@ RIDGE = 4.0
 
 @dataclass(frozen=True)
 class RidgeModel:
-    """Linear model: label = middle + half the range times w.v, clipped to the label's bounds."""
+    """Linear model: label = middle + half the range times w.v (weights, a record's vector), clipped to the bounds."""
 
     features: FeatureMap  # the map
     points: Points  # how a point becomes a vector

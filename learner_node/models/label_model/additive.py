@@ -67,7 +67,7 @@ class BinCounts:
         return total
 
     def checked(self, n_source: int) -> "BinCounts":
-        """Return it with int64 cells. Raises ValueError: a shape, type or range is not as above."""
+        """Return a copy with int64 cells. Raises ValueError: a shape, type or range is not as above."""
         cells, counts = np.asarray(self.cells), np.asarray(self.counts, np.float64)
         if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] != 2 or not np.isfinite(counts).all():
             raise ValueError(f"counts must be finite and have shape (K, 2), not {counts.shape}")

@@ -201,7 +201,7 @@ def most_cells(n_source: int) -> int:
 def cell_count_rule(
     n_source: int, n_target: int, epsilon: float, noises: float, *, signed: bool = False, most: int = MOST_CELLS
 ) -> int:
-    """Return how many cells to draw, so that each has about three standard deviations of a signed count's noise.
+    """Number of cells that hold about three times as many records as the standard deviation of a signed count's noise.
 
     The number is n_t epsilon / (6 sqrt(m)), at least 5 and at most `most`, with at least three source records a cell.
 

@@ -1,10 +1,11 @@
 """A smooth function through noisy averages of a numeric label over cells: Gaussian-process regression.
 
 Two noisy numbers a cell, A = the sum of the labels' shares y of their range and B = the sum of 1 - y, say both how many
-records there are (A + B) and what their labels are. Around a guess g of the cell's mean, A (1 - g) - B g = the sum of
-(y - g), and its noise has variance v ((1 - g)^2 + g^2) whatever the mass is: so the process is fitted to g plus that
-residual over the estimated mass, and once more around its own answer. Kernels, features and mass prior are those of
-the label model for classes; here everything is normal and in closed form (Rasmussen & Williams 2006, Algorithm 2.1).
+records there are (A + B) and what their labels are. Around a guess g of the cell's mean, A (1 - g) - B g is the sum of
+(y - g). With noise variance v in A and in B, that residual's is v ((1 - g)^2 + g^2), whatever the mass is. So the
+process is fitted to g plus the residual over the estimated mass. A second fit takes the first one's means as guesses.
+Kernels, features and mass prior are those of the label model for classes; here everything is normal and in closed form
+(Rasmussen & Williams 2006, Algorithm 2.1).
 """
 
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ class Observation:
         return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, noises, spread)
 
     def checked(self, n_source: int) -> "Observation":
-        """Return it with int64 cells and counts clipped to 1e12 in magnitude.
+        """Return a copy with int64 cells and counts clipped to 1e12 in magnitude.
 
         Raises ValueError: A shape, type or range is not as above.
         """
@@ -77,7 +77,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class UsedCells:
-    """The cells of all observations that hold source records, one observation after the other, numbered 0 .. U-1."""
+    """The cells with source records, of one observation after the other, numbered 0 .. U-1."""
 
     compact: tuple[NDArray[np.int64], ...]  # Per observation, the number of each source record's cell, int64 (n_s,)
     spans: tuple[slice, ...]  # Per observation, its numbers
