@@ -1,8 +1,8 @@
 """The `counts` query: per-cell counts over a workload of partitions, with discrete Laplace noise.
 
-Cost: a privacy unit of at most c records moves the vector by at most c m S (L1), S being the planned steps (1 where
-records are counted), so scale s gives pure epsilon c m S / s (Laplace mechanism; Dwork, McSherry, Nissim and Smith
-2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
+Cost: a privacy unit of at most c records moves all numbers together by at most c m S (L1), for m partitions and S steps
+(1 if records are counted). So noise of scale s gives pure epsilon c m S / s (Laplace mechanism; Dwork, McSherry, Nissim
+and Smith 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
 from collections.abc import Mapping
@@ -29,32 +29,33 @@ from protocol.schema import Schema
 from protocol.strict_toml import suggest
 
 _PAIR = 2
-"""Numbers per cell that a limit of cells assumes; kinds with more numbers per cell have fewer cells."""
+"""Numbers per cell that a limit of cells assumes; kinds with more numbers per cell are allowed fewer cells."""
 
 
 RECORD_COST = 300
-"""Work of a record apart from partitions: its label, error and steps."""
+"""Work per record apart from partitions: its label, error and steps."""
 COUNT_COST = 150
-"""Work of combining a record's cell with its group's and counting it: a scattered write."""
+"""Work per record and partition of joining its cell with those of the partition's group, and counting it: a scattered
+write."""
 CLASS_COST = 350
-"""Work of counting by class; with many classes a group needs several passes."""
+"""Work per record and partition of counting by class, instead; with many classes a group needs several passes."""
 SUM_COST = 250
-"""Work of summing amounts in two columns."""
+"""Work per record and partition of summing amounts in columns, instead."""
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
+"""Work per query of signatures, the ledger's two writes and the codec: two milliseconds."""
 PARTITION_ONCE = 10 * CALL_ONCE
-"""Work of extracting a partition's counts from its group's."""
+"""Work per partition of extracting its counts from those of its group."""
 EASY_SCALE = 2
 NOISE_ONCE = 150_000
-"""Work of a number of OpenDP's exact discrete Laplace noise in the reply: 8 to 15 microseconds at scales of 2 to 2^32.
+"""Work per released number of OpenDP's exact discrete Laplace noise: 8 to 15 microseconds at scales of 2 to 2^32.
 """
 SMALL_SCALE_NOISE_ONCE = 300_000
-"""Work of the same at scales below 2, which reject more: up to 29 microseconds from 1/2^32 on."""
+"""The same for scales from 2^-32 to 2, which reject more: up to 29 microseconds."""
 RELEASE_FRAME_BYTES = 22
-"""Bytes of a map of two, its keys, and the longest head of either value."""
+"""Bytes of a map of two values: its keys, and the longest head of each value."""
 
 MOST_PARTITIONS = 100_000
-"""Most partitions of a body, under any curator's limits."""
+"""Most partitions of a body, whatever a curator's limits."""
 
 MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
 
@@ -62,7 +63,7 @@ MostSquaredError = Annotated[int, msgspec.Meta(ge=1, le=MOST_SQUARED_ERROR)]
 class PlannedCounts(Planned, frozen=True, tag="counts"):
     """A future counts query with the settings that its cost depends on.
 
-    The partitions may be chosen later, from earlier answers; their number and the scale may not.
+    The partitions may be chosen later, from earlier answers, but their number and the scale are fixed.
     """
 
     release: Annotated[str, msgspec.Meta(max_length=100)]  # key of `RELEASE_KINDS`
@@ -78,7 +79,7 @@ class PlannedCounts(Planned, frozen=True, tag="counts"):
         return DiscreteLaplace(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """L1 distance c m S by which a unit of so many records moves all released numbers together."""
+        """Largest L1 distance, c m S, by which a unit of c records moves all released numbers together."""
         return most_records_per_unit * self.partitions * self.steps
 
 
@@ -102,9 +103,9 @@ class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The question: a workload and, for errors, the hypothesis whose errors are counted.
 
-    `most_squared_error` clips squared errors of a number, in squared grid steps (2^-24 of the squared label range);
-    None is the whole range. The planned steps divide it, so a smaller value means less noise in an error at the same
-    cost.
+    `most_squared_error` clips the squared errors of a numeric label, in squared grid steps (2^-24 of the squared label
+    range); None does not clip. It is divided into the planned steps, so with a smaller value an error has less noise at
+    the same cost.
     """
 
     partitions: Annotated[tuple[Partition, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
@@ -116,7 +117,7 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return sum(partition.cell_count(schema) for partition in self.partitions)
 
     def multiply_adds(self) -> int:
-        """Work per record of partitions and hypothesis, without counting."""
+        """Work of partitions and hypothesis for each record, without counting."""
         hypothesis = self.hypothesis.multiply_adds() if self.hypothesis is not None else 0
         return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
 
@@ -126,7 +127,7 @@ _HYPOTHESIS: Any = Hypothesis | None
 
 
 class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A CountsBody with undecoded parts, so that a long body can be refused early."""
+    """A CountsBody whose parts are not decoded, so that a long body can be refused early."""
 
     partitions: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
     hypothesis: msgspec.Raw
@@ -154,7 +155,7 @@ class Counts(QueryKind):
     by_default = True
 
     def check_planned(self, planned: PlannedCounts) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for an unknown release kind, or steps of one that has none."""
+        """Raise RemoteProtocolError(BAD_PLAN) if the release kind is unknown, or cannot have the planned steps."""
         kind = self.limits.installed.get(planned.release)
         if kind is None:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.release", ", ".join(self.limits.installed))
@@ -162,7 +163,7 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.steps", f"1 with {planned.release}")
 
     def check_allowed(self, planned: PlannedCounts, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
         limits: CountsLimits = terms.limits
         if planned.release not in limits.release_kinds:
             allowed = ", ".join(limits.release_kinds)
@@ -173,7 +174,7 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.partitions", limit)
 
     def _check_label(self, planned: PlannedCounts, schema: Schema, code: RefusalCode, field: str) -> None:
-        """Raise if the schema's label does not fit the release."""
+        """Raise RemoteProtocolError(`code`) if the schema's label does not fit the release."""
         kind = self.limits.installed[planned.release]
         if not kind.fits(schema):
             there = f"{len(schema.classes)} classes" if schema.label_bounds is None else "a number"
@@ -187,10 +188,10 @@ class Counts(QueryKind):
         return value
 
     def odds(self, planned: PlannedCounts, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """Bounds from how a change moves the counts; a present record adds S to a cell of each partition.
+        """Bounds from how far a change moves the counts. A record adds S to one cell of each partition.
 
-        Another label moves S from one column of that cell to another (for signed errors, by 2), and no mass. Other
-        attributes move S from one cell to another in each partition that reads them.
+        A changed label moves S from one column of that cell to another (a signed error moves by 2), and no mass. Other
+        changed attributes move S from one cell to another in each partition that reads them.
         """
         presence = self.cost(planned, unit.records)
         parts = planned.partitions if readers is None else min(readers, planned.partitions)
@@ -198,12 +199,12 @@ class Counts(QueryKind):
         return Odds(presence, label, 2 * presence * parts / planned.partitions)
 
     def most_odds(self, limits: CountsLimits, unit: PrivacyUnit) -> Odds:
-        """Twice the presence's bound; 0 for the label if only masses are allowed."""
+        """Twice the bound for presence; 0 for the label if only masses are allowed."""
         label = any(self.limits.installed[name].reads_label for name in limits.release_kinds)
         return Odds(Fraction(1), Fraction(2 * label), Fraction(2))
 
     def precision(self, planned: PlannedCounts, unit: PrivacyUnit) -> str:
-        """Text on each number's precision."""
+        """The precision of each number, in words."""
         kind, parts, width = self.limits.installed[planned.release], planned.partitions, planned.law.width(MISSES)
         within = f"{width} records" if kind.of_steps is None else f"what {width / planned.steps:.3g} records can add"
         return (
@@ -254,11 +255,11 @@ class Counts(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """Size of a frame plus eight bytes a number."""
+        """Eight bytes for each number, and a frame."""
         return RELEASE_FRAME_BYTES + 8 * self.length(question)
 
     def length(self, question: Question) -> int:
-        """How many numbers the release has: a row of columns for each cell."""
+        """Number of numbers in the release: a row of columns for each cell."""
         body: CountsBody = question.body
         return body.cells(question.schema) * self._columns(question)
 
@@ -268,7 +269,7 @@ class Counts(QueryKind):
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """All released numbers, cell by cell, int64.
 
-        Raises RemoteProtocolError: not a CountsRelease, or not of the asked shape.
+        Raises RemoteProtocolError: `data` is not a CountsRelease, or not of the shape asked for.
         """
         release = decode(data, CountsRelease, field="release")
         return np.frombuffer(self._checked(release.counts, release.ratios, question), "<i8")
@@ -281,7 +282,7 @@ class Counts(QueryKind):
 
 
 def _read_partitions(outline: _Outline, columns: int, schema: Schema, limits: CountsLimits) -> tuple[Partition, ...]:
-    """The checked partitions of a body; raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
+    """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
     most_cells = limits.cells * _PAIR // max(columns, _PAIR)
     cells = 0
     partitions = []

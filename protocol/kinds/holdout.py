@@ -1,17 +1,17 @@
-"""The `holdout` query: how good a hypothesis is, asked many times, and paid for only where the asker was wrong.
+"""The `holdout` query: a learner may ask many times how good hypotheses are, and pays anew only after a wrong guess.
 
-The learner states the accuracy that it expects, p / r. The curator sums r [correct] - p over its records, a whole
-number S, and compares |S| under fresh noise with a noisy threshold. Below it says "close". At or above it releases
-fresh noisy numbers of errors and of correct records, and the instance ends. This is Thresholdout (Dwork, Feldman,
-Hardt, Pitassi, Reingold and Roth 2015, "The reusable holdout", Science 349) as a sparse-vector mechanism on whole
-numbers: no ratio, and no number of records, is in it.
+The learner states the accuracy that it expects, p / r. For each record, r - p counts if the hypothesis is correct, and
+-p otherwise; the curator's sum of these is the whole number S. It compares |S| plus fresh noise with a noisy threshold.
+If it is below, the answer is "close". Otherwise the curator releases the numbers of errors and of correct records with
+fresh noise, and the instance ends. This is Thresholdout (Dwork, Feldman, Hardt, Pitassi, Reingold and Roth 2015, "The
+reusable holdout", Science 349) as a sparse-vector mechanism on whole numbers, without ratios or the number of records.
 
 Cost of an instance, for a unit of at most c records, each of which moves S by at most r:
 
     r c / threshold_scale + 2 r c / comparison_scale + c / count_scale
 
-The first two are AboveThreshold's (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm 1), the last is the
-Laplace mechanism's on two counts, of which a record is in one. The proof on whole numbers is in docs/holdout.md.
+The first two terms are the cost of AboveThreshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm 1).
+The last is the Laplace mechanism's for two counts, since each record is in only one. docs/holdout.md has the proof.
 """
 
 from collections.abc import Sequence
@@ -34,19 +34,19 @@ from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 
 MOST_RESOLUTION = 2**20
-"""Most steps of a stated accuracy; with 2^40 records a sum stays far below 2^63."""
+"""Largest r of a stated accuracy p / r; with 2^40 records a sum stays far below 2^63."""
 MOST_THRESHOLD = 2**32
 MOST_COUNT = 2**62
 CLASSES = 2
 
 RECORD_COST = 60
-"""Work of comparing a record's prediction with its label, and of counting it."""
+"""Work per record of comparing prediction and label, and of counting."""
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
+"""Work per question of signatures, the ledger's two writes and the codec: two milliseconds."""
 NOISE_ONCE = 10_000_000
-"""Work of four numbers of exact noise in three calls: a millisecond."""
+"""Work per question of four numbers of exact noise in three calls: a millisecond."""
 PAST_ONCE = 500_000
-"""Work of reading an earlier turn, on whose release the charge depends: 50 microseconds."""
+"""Work per earlier turn, whose release is read for the charge: 50 microseconds."""
 RELEASE_BYTES = 48
 STATE_BYTES = 64
 
@@ -72,12 +72,12 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
 
     @property
     def threshold_law(self) -> DiscreteLaplace:
-        """Law of the noise in a threshold, in steps of 1 / r record."""
+        """Law of the noise in a threshold, in units of 1 / r record."""
         return DiscreteLaplace(self.threshold_scale.fraction)
 
     @property
     def comparison_law(self) -> DiscreteLaplace:
-        """Law of the noise in a comparison, in steps of 1 / r record."""
+        """Law of the noise in a comparison, in units of 1 / r record."""
         return DiscreteLaplace(self.comparison_scale.fraction)
 
     @property
@@ -86,9 +86,9 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
         return DiscreteLaplace(self.count_scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """Largest change r c of the sum S or of |S| by a unit of so many records, for any stated accuracy.
+        """Largest change r c of S or of |S| by a unit of c records, for any stated accuracy.
 
-        A correct record adds r - p to S, another adds -p, and 0 <= p <= r. A record changes one of the two counts by 1.
+        A correct record adds r - p to S, any other adds -p, and 0 <= p <= r.
         """
         return self.resolution * most_records_per_unit
 
@@ -129,7 +129,7 @@ class HoldoutRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Holdout(QueryKind):
-    """Query kind that tests stated accuracies, and releases counts where they are wrong."""
+    """Query kind that tests stated accuracies, and releases counts if they are wrong."""
 
     name = "holdout"
     reveals = (
@@ -140,13 +140,13 @@ class Holdout(QueryKind):
     state_bytes = STATE_BYTES
 
     def check_planned(self, planned: PlannedHoldout) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for more answers than questions."""
+        """Raise RemoteProtocolError(BAD_PLAN) if more answers than questions are planned."""
         if planned.answers > planned.turns:
             limit = f"at most the {planned.turns} turns"
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.answers", limit)
 
     def check_allowed(self, planned: PlannedHoldout, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
         schema, limits = terms.schema, terms.limits
         if schema.label_bounds is not None or len(schema.classes) != CLASSES:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, f"{field}.kind", "holdout needs a label of two classes")
@@ -156,7 +156,7 @@ class Holdout(QueryKind):
     def cost(self, planned: PlannedHoldout, most_records_per_unit: int) -> Fraction:
         """Exact epsilon of all instances together, by basic composition; adaptive questions cost no more.
 
-        Raises RemoteProtocolError: BAD_PLAN where it needs more than 32 bits.
+        Raises RemoteProtocolError(BAD_PLAN): the cost needs more than 32 bits.
         """
         value = planned.answers * planned.instance_cost(most_records_per_unit)
         if value.numerator > MOST or value.denominator > MOST:
@@ -164,25 +164,25 @@ class Holdout(QueryKind):
         return value
 
     def charge(self, turn: Turn, past: Sequence[Past], most_records_per_unit: int) -> Fraction:
-        """An instance's whole cost in the turn that begins it; 0 in its other turns, and when none is left."""
+        """An instance's whole cost in the turn that begins it; 0 in its other turns, and after the last instance."""
         if not begins(turn, past) or ended(turn, past) >= turn.planned.answers:
             return Fraction(0)
         cost: Fraction = turn.planned.instance_cost(most_records_per_unit)
         return cost
 
     def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """Bound for a changed record, which may turn from correct to wrong or back: a step of r in S.
+        """Bound for a changed record, which may become correct or wrong, and so moves S by r.
 
-        Presence moves S by at most as much, so threshold and comparisons reveal no more. The change lowers one count
-        and raises the other, which doubles their part of the bound. Each record is in the counts, whatever a hypothesis
-        reads.
+        A record's presence may move S by as much, so the bound for threshold and comparisons is the same. The change
+        lowers one count and raises the other, which doubles the bound for the counts. `readers` plays no part: each
+        record is counted, whatever a hypothesis reads.
         """
         presence = self.cost(planned, unit.records)
         changed = presence + planned.answers * planned.count_law.loss(unit.records)
         return Odds(presence, changed, changed)
 
     def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:
-        """Text on the precision of comparisons and of the final counts."""
+        """The precision of comparisons and of the final counts, in words."""
         close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
         scales = ", ".join(
             str(scale.fraction) for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
@@ -199,8 +199,8 @@ class Holdout(QueryKind):
         """Decode and check a question.
 
         Raises:
-            RemoteProtocolError: MALFORMED, BAD_QUERY (a stated accuracy outside of 0 to 1, a hypothesis that breaks a
-                rule) or OVER_LIMIT.
+            RemoteProtocolError: MALFORMED; OVER_LIMIT; or BAD_QUERY, if the stated accuracy is above 1 or the
+                hypothesis breaks a rule.
         """
         body = decode(data, HoldoutBody, field="body")
         if body.estimate > turn.planned.resolution:
@@ -219,16 +219,16 @@ class Holdout(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """Size of a release, equal for all."""
+        """Most bytes of a release; it depends on nothing."""
         return RELEASE_BYTES
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
-        """(4,): instance, whether counts came, errors, correct; zeros for "close"; raises as `release_of`."""
+        """The numbers (instance, 1 if counts were released, errors, correct); the last three are 0 for "close"."""
         release = release_of(data, question.turn.planned)
         return np.array([release.instance, not release.close, *(release.counts or (0, 0))], np.int64)
 
     def release_note(self, release: bytes, question: Question) -> str:
-        """The note that an instance ended; "" for other releases."""
+        """The note that an instance ended; "" if it goes on."""
         try:
             answer = decode(release, HoldoutRelease)
         except RemoteProtocolError:
@@ -240,7 +240,7 @@ HOLDOUT = Holdout()
 
 
 def release_of(data: bytes, planned: PlannedHoldout) -> HoldoutRelease:
-    """The decoded release; RemoteProtocolError(MALFORMED) where it is none of the planned instances."""
+    """Decode a release. Raises RemoteProtocolError(MALFORMED): it is not one, or it is of no planned instance."""
     release = decode(data, HoldoutRelease, field="release")
     if release.instance > planned.answers:
         raise RemoteProtocolError(RefusalCode.MALFORMED, "release.instance", f"at most {planned.answers}")
@@ -248,13 +248,13 @@ def release_of(data: bytes, planned: PlannedHoldout) -> HoldoutRelease:
 
 
 def ended(turn: Turn, past: Sequence[Past]) -> int:
-    """Number of instances of a turn's query that ended before it."""
+    """Number of instances of a turn's query that ended before this turn."""
     releases = (decode(item.release, HoldoutRelease) for item in past if item.turn.query == turn.query)
     return sum(not release.close for release in releases)
 
 
 def begins(turn: Turn, past: Sequence[Past]) -> bool:
-    """Whether a turn begins an instance: the first turn, and each one after released counts."""
+    """Whether a turn begins an instance: the first turn does, and each turn that follows released counts."""
     if turn.number == 0:
         return True
     last = max((item for item in past if item.turn.query == turn.query), key=lambda item: item.turn.number)

@@ -1,8 +1,8 @@
 """The `model` query: a model that the curator fits to its records, as whole numbers with discrete Laplace noise.
 
-Cost: the planned epsilon. A privacy unit of at most c records moves all released numbers together by at most the
-method's sensitivity (L1), for each of the models that are asked for; the scale of the noise is that sum over epsilon.
-Each method proves its own, see `protocol.kinds.models` and docs/in-site-models.md.
+Cost: the planned epsilon. A privacy unit of at most c records moves all released numbers together by at most the number
+of models times the method's sensitivity (L1). The scale of the noise is this product divided by epsilon. The
+sensitivities are in `protocol.kinds.models`, with proofs in docs/in-site-models.md.
 """
 
 from fractions import Fraction
@@ -29,13 +29,14 @@ MOST_MODELS = 1000
 RECORD_COST = 300
 QUERY_ONCE = 1_000 * CALL_ONCE
 NOISE_ONCE = 300_000
-"""Work as in `counts`: signatures, ledger and codec, and a number of exact noise at its slowest scale."""
+"""`RECORD_COST` is work per record and different model, `QUERY_ONCE` per query (signatures, ledger and codec), and
+`NOISE_ONCE` per released number (exact noise at its slowest scale)."""
 RELEASE_FRAME_BYTES = 16
-"""Bytes of a map of one, its key, and the longest head of its value."""
+"""Bytes of a map of one value: its key, and the longest head of the value."""
 
 
 class PlannedModel(Planned, frozen=True, tag="model"):
-    """A future fit with all settings that its noise depends on."""
+    """A future query for models, with all settings that the noise depends on."""
 
     method: AnyMethod  # its public settings
     epsilon: Rational  # what all models of the query cost together, for a unit of as many records as the curator allows
@@ -47,13 +48,13 @@ class PlannedModel(Planned, frozen=True, tag="model"):
         return str(self.method.__struct_config__.tag)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """L1 distance by which a unit of so many records moves all released numbers together; at least 1."""
+        """Largest L1 distance by which a unit of c records moves all released numbers together; at least 1."""
         return self.models * self.method.sensitivity(most_records_per_unit)
 
     def law(self, most_records_per_unit: int) -> DiscreteLaplace:
-        """The noise in each released number: its scale is the sensitivity over epsilon.
+        """Law of the noise in each released number; its scale is the sensitivity divided by epsilon.
 
-        Raises RemoteProtocolError: BAD_PLAN where the scale needs more than 32 bits.
+        Raises RemoteProtocolError(BAD_PLAN): the scale needs more than 32 bits.
         """
         scale = self.sensitivity(most_records_per_unit) / self.epsilon.fraction
         if scale.numerator > MOST or scale.denominator > MOST:
@@ -91,7 +92,7 @@ class ModelRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _LABEL = {"k_means": Fraction(0), "principal_components": Fraction(0), "logistic_regression": Fraction(1)}
-"""Ratio of the largest odds exponents of label and presence, by method; 2 for all other methods."""
+"""By method, the largest ratio of the odds exponent of the label to that of presence; it is 2 for the other methods."""
 
 
 class Model(QueryKind):
@@ -103,12 +104,12 @@ class Model(QueryKind):
     limits = ModelLimits
 
     def check_planned(self, planned: PlannedModel) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for inconsistent settings."""
+        """Raise RemoteProtocolError(BAD_PLAN) if the settings are inconsistent."""
         if complaint := planned.method.complaint():
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method", complaint)
 
     def check_allowed(self, planned: PlannedModel, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
         limits: ModelLimits = terms.limits
         if planned.name not in limits.methods:
             allowed = ", ".join(limits.methods)
@@ -123,19 +124,19 @@ class Model(QueryKind):
         return planned.law(most_records_per_unit).loss(planned.sensitivity(most_records_per_unit))
 
     def odds(self, planned: PlannedModel, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """Odds by how far a changed unit moves the numbers, relative to the noise."""
+        """Bounds from how far a changed unit moves the numbers, relative to the noise."""
         method, noise, models = planned.method, planned.law(unit.records), planned.models
         parts = models if readers is None else min(readers, models)
         label = noise.loss(models * method.moved_by_label(unit.records))
         return Odds(self.cost(planned, unit.records), label, noise.loss(parts * method.moved_by_change(unit.records)))
 
     def most_odds(self, limits: ModelLimits, unit: PrivacyUnit) -> Odds:
-        """Twice the presence's bound; less for the label if allowed methods do not read it or use logistic loss."""
+        """Twice the bound for presence; less for the label if no allowed method reads it or all use logistic loss."""
         label = max((_LABEL.get(name, Fraction(2)) for name in limits.methods), default=Fraction(0))
         return Odds(WORST.presence, label, WORST.attribute)
 
     def precision(self, planned: PlannedModel, unit: PrivacyUnit) -> str:
-        """Text on each number's precision, and how far a unit moves all of them."""
+        """The precision of each number, and how far a unit moves all of them, in words."""
         width, moved = planned.law(unit.records).width(MISSES), planned.sensitivity(unit.records)
         return (
             f"{planned.models} fitted to the records by {planned.name}, each number right within {width} steps in "
@@ -163,7 +164,7 @@ class Model(QueryKind):
         return body
 
     def lengths(self, question: Question) -> tuple[int, ...]:
-        """How many numbers the release has for each model."""
+        """Number of released numbers of each model."""
         method: AnyMethod = question.turn.planned.method
         models: tuple[Body, ...] = question.body.models
         lengths = {model: method.length(model, question.schema) for model in set(models)}
@@ -182,11 +183,11 @@ class Model(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """A frame and eight bytes a number."""
+        """Eight bytes for each number, and a frame."""
         return RELEASE_FRAME_BYTES + 8 * sum(self.lengths(question))
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """All released numbers, (k,) int64, model by model; RemoteProtocolError(MALFORMED) for another shape."""
+        """All released numbers, (k,) int64, model by model. Raises RemoteProtocolError(MALFORMED): wrong shape."""
         release = decode(data, ModelRelease, field="release")
         length = sum(self.lengths(question))
         if len(release.numbers) != 8 * length:

@@ -1,10 +1,10 @@
 """The `sample` query: synthetic records, drawn exactly from a density in an epsilon-mollifier.
 
-Cost: k epsilon for k records, whatever the records and however many a privacy unit has. The curator learns a density
-(MBDE; Husain, Cranko and Nock 2019, algorithm 1) whose exponent lies within +-epsilon / 4 on a grid that the plan and
-the schema fix, and draws from it by rejection. Any two such densities differ by a factor of at most exp(epsilon) on
-every point, so one draw is epsilon-integrally private (their lemma 4): the bound holds between any two sets of records,
-neighbours among them. Draws of one answer are independent given the density, and their losses add up.
+Cost: k epsilon for k synthetic records, however many records a privacy unit has. The curator learns a density (MBDE;
+Husain, Cranko and Nock 2019, algorithm 1) whose exponent lies within +-epsilon / 4 on a grid that the plan and the
+schema fix, and draws from it by rejection. Any two such densities differ by a factor of at most exp(epsilon) at every
+point. So one draw is epsilon-integrally private (their lemma 4): the bound holds between any two sets of records,
+whether neighbours or not. Draws of one answer are independent given the density, and their losses add up.
 docs/integral-privacy.md has the proofs.
 """
 
@@ -35,29 +35,30 @@ MOST_DENOMINATOR = 2**16
 MOST_EXAMPLES = 10_000
 RELEASE_FRAME_BYTES = 22
 NUMBER = "<u2"
-"""Encoding of a place on an axis."""
+"""Encoding of the index of a cell on an axis."""
 
 RECORD_COST = 1_500
 RECORD_AXIS_COST = 800
-"""Work of finding a record's cell on an axis, and choosing among the records: at most 0.15 microseconds."""
+"""`RECORD_COST` is work of choosing records, per record and once more per round; `RECORD_AXIS_COST` is work per record
+and axis of finding its cell."""
 TRIED_ONCE = 8_000
 TRIED_AXIS_ONCE = 2_000
-"""Work, per axis, of drawing a record from the base law and of the coin that accepts it."""
+"""Work per proposed record, and per axis of it: drawing it from the base law, and the coin that accepts it."""
 SCORED_ONCE = 50_000
 SCORED_INPUT_ONCE = 100
-"""Work of the network's score of a proposed record, per input and round."""
+"""Work of the network's score, per proposed record and round, and per input of it."""
 COUNTED_AXIS_ONCE = 1_000
-"""Work of naive Bayes' score of a proposed record, per axis and round."""
+"""Work of naive Bayes' score, per proposed record, round and axis."""
 EPOCH_ONCE = 10_000
 EPOCH_INPUT_ONCE = 200
-"""Work of an example in one pass of training, per input."""
+"""Work of training, per example, round and pass, and per input of it."""
 STEP_ONCE = 3_000_000
-"""Work of a training step, for any number of examples."""
+"""Work per training step, for any number of examples."""
 QUERY_ONCE = 1_000 * CALL_ONCE
 
 
 class PlannedSample(Planned, frozen=True, tag="sample"):
-    """A future sample."""
+    """A future query for synthetic records."""
 
     # k, drawn independently of each other given the density
     records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)]
@@ -75,12 +76,12 @@ class PlannedSample(Planned, frozen=True, tag="sample"):
     bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16  # of an axis, for naive Bayes
 
     def base_law(self, schema: Schema) -> BaseLaw:
-        """The law Q_0 of records before anything is learnt; for a checked query."""
+        """The law Q_0 of synthetic records before anything is learnt; the query must be checked."""
         return BaseLaw.of(self.axes, schema)
 
 
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A curator's limits on a sample beyond its work."""
+    """A curator's limits on a sample, apart from its work."""
 
     records: Annotated[int, msgspec.Meta(ge=1, le=MOST_RECORDS)] = 10_000  # most of one query
     axes: Annotated[int, msgspec.Meta(ge=1, le=MOST_AXES)] = 100  # most of one record
@@ -106,7 +107,7 @@ class Sample(QueryKind):
     limits = SampleLimits
 
     def check_planned(self, planned: PlannedSample) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for an epsilon or axes that the sampler does not support."""
+        """Raise RemoteProtocolError(BAD_PLAN) if the sampler does not support the epsilon or the axes."""
         epsilon = planned.epsilon.fraction
         if epsilon > MOST_EPSILON or epsilon.denominator > MOST_DENOMINATOR:
             limit = f"at most {MOST_EPSILON}, of a denominator of at most {MOST_DENOMINATOR}"
@@ -115,7 +116,7 @@ class Sample(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.axes", "each attribute once")
 
     def check_allowed(self, planned: PlannedSample, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
         limits: SampleLimits = terms.limits
         _check_axes(planned, terms.schema, RefusalCode.BAD_PLAN, f"{field}.axes")
         sizes = (("records", planned.records, limits.records), ("axes", len(planned.axes), limits.axes))
@@ -135,17 +136,17 @@ class Sample(QueryKind):
         return self.cost(planned, 1)
 
     def odds(self, planned: PlannedSample, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """The full cost for any change; 0 for a label that is not drawn."""
+        """The full cost for any change; 0 for the label if it is not drawn."""
         cost = self.cost(planned, unit.records)
         reads_label = any(axis.name == unit.label for axis in planned.axes)
         return Odds(cost, cost if reads_label else Fraction(0), cost)
 
     def most_odds(self, limits: SampleLimits, unit: PrivacyUnit) -> Odds:
-        """The bound of `odds` per epsilon."""
+        """The largest `odds` per epsilon: 1 for any change."""
         return Odds(Fraction(1), Fraction(1), Fraction(1))
 
     def precision(self, planned: PlannedSample, unit: PrivacyUnit) -> str:
-        """Text on the synthetic records' precision."""
+        """The precision of the synthetic records, in words."""
         axes = ", ".join(axis.name for axis in planned.axes)
         return (
             f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
@@ -153,13 +154,13 @@ class Sample(QueryKind):
         )
 
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> SampleBody:
-        """Decode the body, and hold the plan against today's schema; RemoteProtocolError (MALFORMED, BAD_QUERY)."""
+        """Decode the body; check the axes against the schema. Raises RemoteProtocolError (MALFORMED, BAD_QUERY)."""
         body = decode(data, SampleBody, field="body")
         _check_axes(turn.planned, terms.schema, RefusalCode.BAD_QUERY, "plan.queries.axes")
         return body
 
     def work(self, question: Question, round_size: int | None) -> int:
-        """Work of a query, in the unit of `protocol.limits`: the worst density for rejection, all declared records."""
+        """Work of a query, in the unit of `protocol.limits`, if rejection takes the most trials that epsilon allows."""
         planned: PlannedSample = question.turn.planned
         axes, schema = len(planned.axes), question.schema
         inputs = sum(1 if isinstance(axis, NumberAxis) else len(levels_of(axis.name, schema)) for axis in planned.axes)
@@ -178,14 +179,14 @@ class Sample(QueryKind):
         return total
 
     def release_bytes(self, question: Question) -> int:
-        """Size of a frame plus two bytes a place."""
+        """Two bytes for each record and axis, and a frame."""
         planned: PlannedSample = question.turn.planned
         return RELEASE_FRAME_BYTES + 2 * planned.records * len(planned.axes)
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:
-        """All released places, record by record, after a check that each lies on its axis.
+        """All released cells, record by record, after a check that each lies on its axis.
 
-        Raises RemoteProtocolError: not a SampleRelease, or not of the planned shape.
+        Raises RemoteProtocolError: `data` is not a SampleRelease, or not of the planned shape.
         """
         release, planned = decode(data, SampleRelease, field="release"), question.turn.planned
         sizes = planned.base_law(question.schema).sizes

@@ -1,8 +1,8 @@
-"""The `secure_counts` query: the sum over several curators of what `counts` asks of one, with the noise of one.
+"""The `secure_counts` query: a `counts` query to several curators, whose sum is released with the noise of one.
 
 Each curator adds a share of the noise, so that the shares of any h of them add up to one discrete Laplace variable, and
-masks hide all but the sum (`protocol.secure_sum`). It takes five turns; the learner relays what curators say to each
-other:
+masks hide all but the sum (`protocol.secure_sum`). The query takes five turns; the learner relays what curators say to
+each other:
 
     keys      what is asked            ->  a key card, made for this round and signed
     shares    all key cards            ->  shares of the masks' secrets, sealed for each neighbour
@@ -71,16 +71,16 @@ class PlannedSecureCounts(PlannedCounts, frozen=True, tag="secure_counts", kw_on
         return len(self.participants) - self.colluders - self.dropouts
 
     def group(self, label: str) -> Group:
-        """Its participants, who sign under `label`."""
+        """The group of its participants, who sign under `label`."""
         return Group(self.participants, self.colluders, self.dropouts, label)
 
 
 class SecureCountsLimits(CountsLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A curator's limits on secure sums: those of `counts`, and the members it sums with. They are on its card.
+    """A curator's limits on secure sums: those of `counts`, and the curators with which it sums, as listed on its card.
 
     Raises:
-        ValueError: an unknown release kind, a member that is no key or is repeated, or too few members; the text says
-            what to do.
+        ValueError: a release kind is unknown, a member is no key or is repeated, or there are too few members. The
+            error says what to do.
     """
 
     # identity keys, in hexadecimal, of all curators that sum together, its own among them: a stranger in the plan could
@@ -122,13 +122,13 @@ class AskKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 1: all key cards received."""
+    """Turn 1: the learner relays all key cards."""
 
     cards: Cards
 
 
 class RelayShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 2: the dealers, the shares for this curator, and the question repeated."""
+    """Turn 2: the learner names the dealers, relays their shares for this curator, and repeats the question."""
 
     dealers: Indices
     shares: Relays
@@ -137,26 +137,26 @@ class RelayShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProposeSurvivors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 3: the curators whose masked vectors arrived."""
+    """Turn 3: the learner lists the survivors, the curators whose masked vectors arrived."""
 
     survivors: Indices
 
 
 class OpenSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turn 4: the same list and its signers."""
+    """Turn 4: the learner repeats the survivor list, with the signatures on it."""
 
     survivors: Indices
     agreements: MostAgreements
 
 
 class SealedShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to turn 1: (index of the holder, sealed shares)."""
+    """Answer to turn 1: pairs (index of the holder, sealed shares)."""
 
     shares: Relays
 
 
 class MaskedCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to turn 2: little-endian words modulo 2^64."""
+    """Answer to turn 2: the masked counts, little-endian words modulo 2^64."""
 
     words: bytes
 
@@ -168,7 +168,7 @@ class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Revealed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to turn 4: (index of the dealer, share of one of its secrets)."""
+    """Answer to turn 4: pairs (index of the dealer, share of one of its secrets)."""
 
     shares: Relays
 
@@ -200,19 +200,20 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 SITE_ONCE = 10_000_000
-"""Work of a signature check, key agreement, or sealing or opening a share: up to a millisecond of a slow core."""
+"""Work per participant of checking a signature, agreeing on a key, or sealing or opening shares: up to a
+millisecond."""
 SHARE_ONCE = 20_000
-"""Work of a secret's share: two evaluations of a polynomial with at most one term per participant."""
+"""Work per holder and participant: one term of each of the two polynomials whose values are the holder's shares."""
 WORD_ONCE = 100
-"""Work of drawing and adding a word of a mask."""
+"""Work per participant and released number of drawing and adding a word of a mask."""
 _FRAME = 200
 
 
 class SecureCounts(Counts):
     """Query kind for sums of counts over curators, in five turns.
 
-    Its cost is a pure epsilon of everything that anybody sees. It holds by computation, if at most t participants
-    collude.
+    Its cost is a pure epsilon for everything that anybody sees. It holds against an attacker of bounded computing
+    power, if at most t participants collude.
     """
 
     name = "secure_counts"
@@ -223,13 +224,13 @@ class SecureCounts(Counts):
     by_default = False
 
     def check_planned(self, planned: Any) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, and for a group that breaks a rule."""
+        """Raise RemoteProtocolError(BAD_PLAN) as `counts` does, or if the group breaks a rule."""
         super().check_planned(planned)
         if complaint := complaint_about(planned.participants, planned.colluders, planned.dropouts):
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.participants", complaint)
 
     def check_allowed(self, planned: Any, terms: KindTerms, field: str) -> None:
-        """Check as `counts`, and that the curator sums with all participants at no fewer assumed colluders."""
+        """Check as `counts`; also that the curator's limits allow all participants and this number of colluders."""
         super().check_allowed(planned, terms, field)
         limits: SecureCountsLimits = terms.limits
         if not {key.hex() for key in planned.participants} <= set(limits.members):
@@ -240,14 +241,14 @@ class SecureCounts(Counts):
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.colluders", limit)
 
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> Any:
-        """The body of a turn: a `SumBody` of turns 0 and 2, else the struct of the turn; raises as `counts`."""
+        """The body of a turn: a `SumBody` in turns 0 and 2, else the turn's own struct; raises as `counts`."""
         sent = decode(data, BODIES[turn.number], field="body")
         if isinstance(sent, AskKeys | RelayShares):
             return SumBody(super().read_body(sent.counts, turn, terms), sent)
         return sent
 
     def work(self, question: Question, round_size: int | None) -> int:
-        """Work of the `counts` query in its turn, plus the work for the other participants."""
+        """Work of a turn: for each participant and, in turns 0 and 2, that of the `counts` query."""
         number, sites = question.turn.number, len(question.turn.planned.participants)
         per_site = {KEYS: 0, SHARES: SITE_ONCE + sites * SHARE_ONCE, MASKED: SITE_ONCE, AGREED: 0, OPENED: SITE_ONCE}
         once = QUERY_ONCE + sites * per_site[number]
@@ -257,20 +258,20 @@ class SecureCounts(Counts):
         return once + COUNTS.work(counts_question(question), round_size) + words
 
     def release_bytes(self, question: Question) -> int:
-        """Size by turn: masked words, or what is relayed to each participant."""
+        """Most bytes by turn: the masked words, or what is relayed to each participant."""
         if question.turn.number == MASKED:
             return _FRAME + 8 * self.length(question)
         relayed = question.turn.number in (SHARES, OPENED)
         return _FRAME + (len(question.turn.planned.participants) * 128 if relayed else 0)
 
     def length(self, question: Question) -> int:
-        """How many numbers the sum has, for turns 0 and 2."""
+        """Number of numbers in the sum, for turns 0 and 2."""
         return COUNTS.length(counts_question(question))
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
-        """The masked words of turn 2, uint64; no numbers of other turns.
+        """The masked words of turn 2, uint64; other turns have no numbers.
 
-        Raises RemoteProtocolError: MALFORMED, for what is no answer to this turn.
+        Raises RemoteProtocolError(MALFORMED): `data` is no answer to this turn.
         """
         release = decode(data, RELEASES[question.turn.number], field="release")
         if not isinstance(release, MaskedCounts):
@@ -280,7 +281,7 @@ class SecureCounts(Counts):
         return np.frombuffer(release.words, "<u8")
 
     def precision(self, planned: Any, unit: PrivacyUnit) -> str:
-        """Text of `counts`; the noise is at least that of the sum."""
+        """The precision as for `counts`, "at best": the sum may have more noise than that."""
         return f"{super().precision(planned, unit)}, at best, summed over {len(planned.participants)} curators"
 
     def charge_note(self, question: Question) -> str:
@@ -335,7 +336,7 @@ def counts_question(question: Question) -> Question:
 
 
 def question_digest(learner: bytes, turn: Turn, sent: AskKeys | RelayShares) -> bytes:
-    """Digest that all participants sign: identifies learner, plan, question and every byte of it."""
+    """Digest of learner, planned query, its place and the question; all participants sign it."""
     place = turn.query.to_bytes(8, "big")
     return digest(
         encode_parts(b"expril/2 secure counts", learner, encode(turn.planned), place, sent.counts, sent.nonce)

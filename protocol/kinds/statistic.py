@@ -1,7 +1,7 @@
 """The `statistic` query: quantiles, estimates by sample and aggregate, and selected features.
 
-A query's statistics are made private one by one, and their costs add up (basic composition). Each method defines a
-statistic's cost; docs/statistics.md has the proofs.
+Each statistic of a query is made private by itself, and the costs add up (basic composition). The method defines the
+cost of one; docs/statistics.md has the proofs.
 """
 
 import math
@@ -37,22 +37,22 @@ from protocol.strict_toml import suggest
 
 MOST_STATISTICS = 10_000
 QUERY_ONCE = 1_000 * CALL_ONCE
-"""Work of signatures, the ledger's two writes and the codec: two milliseconds."""
+"""Work per query of signatures, the ledger's two writes and the codec: two milliseconds."""
 STATISTIC_ONCE = 50 * CALL_ONCE
 CHOICE_ONCE = 40_000
-"""Work of a candidate of a choice: its score and its exact exponential noise."""
+"""Work per choice and candidate: its score and its exact exponential noise."""
 SMOOTH_STEP_ONCE = 8_000
-"""Work of a step of a smooth sensitivity's decay."""
+"""Work per step of a smooth sensitivity's decay."""
 NOISE_ONCE = 2_000_000
-"""Work of a number of heavy-tailed or discrete Laplace noise."""
+"""Work per quantile or estimate of its noise, heavy-tailed or discrete Laplace."""
 BLOCK_ONCE = 100 * CALL_ONCE
-"""Work of an estimator per block."""
+"""Work of an estimator, per estimate and block."""
 COLUMN_COST = 300
-"""Work of rounding a record's value to a grid and counting it."""
+"""Work per record and attribute of rounding a value to a grid and counting it."""
 BLOCK_COST = 75_000
-"""Work of the keyed hash of a record, which determines its block."""
+"""Work per estimate and record of the keyed hash, which determines the record's block."""
 CELL_COST = 350
-"""Work of counting a record by class in a candidate's cells."""
+"""Work per record and candidate partition of counting by cell and class."""
 RELEASE_FRAME_BYTES = 14
 
 
@@ -64,7 +64,7 @@ class PlannedStatistic(Planned, frozen=True, tag="statistic"):
 
     @property
     def length(self) -> int:
-        """How many numbers the release has."""
+        """Number of numbers in the release."""
         return self.statistics * (self.method.chosen if isinstance(self.method, Features) else 1)
 
 
@@ -90,10 +90,10 @@ class StatisticBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatisticRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer: little-endian int64, one per item, or as many as are chosen.
+    """The answer: little-endian int64 numbers, one for each item; for `features`, as many as are chosen.
 
-    A number is a grid index; for `aggregate_mean` a noisy sum of indices over blocks; for `features` a chosen
-    candidate, in order of choice.
+    A number is a grid index. For `aggregate_mean` it is a noisy sum of indices over blocks; for `features` it is the
+    index of a candidate, in order of choice.
     """
 
     numbers: bytes
@@ -108,7 +108,7 @@ class Statistic(QueryKind):
     limits = StatisticLimits
 
     def check_planned(self, planned: PlannedStatistic) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) for a decay out of range, or a cost of more than 32 bits."""
+        """Raise RemoteProtocolError(BAD_PLAN) if a decay is out of range, or the cost needs more than 32 bits."""
         method = planned.method
         if isinstance(method, Smooth) and not LEAST_DECAY <= method.decay.fraction <= MOST_DECAY:
             limit = f"{LEAST_DECAY} to {MOST_DECAY}"
@@ -116,7 +116,7 @@ class Statistic(QueryKind):
         self.cost(planned, 1)
 
     def check_allowed(self, planned: PlannedStatistic, terms: KindTerms, field: str) -> None:
-        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) where a curator would not accept it."""
+        """Raise RemoteProtocolError (KIND_NOT_ALLOWED, BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
         method, limits = planned.method, terms.limits
         if method.name not in limits.methods:
             raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, f"{field}.method", ", ".join(limits.methods))
@@ -131,14 +131,14 @@ class Statistic(QueryKind):
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.method.steps", limit)
 
     def cost(self, planned: PlannedStatistic, most_records_per_unit: int) -> Fraction:
-        """Exact epsilon: m times what one statistic costs by its method."""
+        """Exact epsilon: the number of statistics times the cost of one by its method."""
         value = planned.statistics * planned.method.cost(most_records_per_unit)
         if value.numerator > MOST or value.denominator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.method.scale", "a cost of at most 32 bits")
         return value
 
     def odds(self, planned: PlannedStatistic, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """The bound is m times one statistic's; for an attribute, times the number of statistics that read it.
+        """The bound of one statistic times their number; for an attribute, times the number of those that read it.
 
         A record without a unit name is put into a block by its whole content, so blocks then depend on every attribute.
         """
@@ -158,7 +158,7 @@ class Statistic(QueryKind):
         return most
 
     def precision(self, planned: PlannedStatistic, unit: PrivacyUnit) -> str:
-        """Text on each statistic's precision."""
+        """The precision of each statistic, in words."""
         method = planned.method
         scale = f"scale {method.scale.fraction}"
         return f"{planned.statistics} single figures, each {method.precision}; {method.name}, {scale}"
@@ -183,19 +183,19 @@ class Statistic(QueryKind):
         return body
 
     def work(self, question: Question, round_size: int | None) -> int:
-        """Work of a query, in the unit of `protocol.limits`, of question and card alone."""
+        """Work of a query, in the unit of `protocol.limits`; it depends on question and card alone."""
         method: Method = question.turn.planned.method
         records = round_size or ASSUMED_ROUND_SIZE
         return QUERY_ONCE + sum(_work_of(item, method, question.schema, records) for item in question.body.asked)
 
     def release_bytes(self, question: Question) -> int:
-        """Size of a frame plus eight bytes a number."""
+        """Eight bytes for each number, and a frame."""
         return RELEASE_FRAME_BYTES + 8 * int(question.turn.planned.length)
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.number[Any]]:
         """The released numbers, int64, after a check of their shape and range.
 
-        Raises RemoteProtocolError: not a StatisticRelease, or not one that could answer what was asked.
+        Raises RemoteProtocolError: `data` is not a StatisticRelease, or cannot answer the question.
         """
         release = decode(data, StatisticRelease, field="release")
         planned: PlannedStatistic = question.turn.planned
@@ -217,7 +217,7 @@ STATISTIC = Statistic()
 
 
 def _check_size(item: Item, terms: KindTerms, field: str) -> None:
-    """Raise RemoteProtocolError(OVER_LIMIT) before any check whose time grows with the size."""
+    """Raise RemoteProtocolError(OVER_LIMIT) if an item is too large for checks whose time grows with its size."""
     if isinstance(item, Selection):
         if sum(partition.cell_count(terms.schema) for partition in item.candidates) > terms.limits.cells:
             limit = f"at most {terms.limits.cells} cells"
@@ -247,5 +247,5 @@ def _work_of(item: Item, method: Method, schema: Schema, records: int) -> int:
 
 
 def decay_steps(method: Smooth) -> int:
-    """Most distances examined: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
+    """Most steps of a smooth sensitivity's decay: 2^40 falls to 1 in 40 log 2 / log(1 + beta) steps."""
     return math.ceil(40 * math.log(2) / math.log1p(float(method.decay.fraction))) + 1

@@ -27,9 +27,10 @@ from protocol.schema import MOST_MAGNITUDE, CategoricalAttribute, Name, Schema
 class Estimator(NamedTuple):
     """Public facts about an estimator.
 
-    `about` says in words what it estimates. It takes `fewest` to `most` attributes, and with `of_classes` needs a label
-    of two classes. Work in the unit of `protocol.limits`: `cost` per record beyond reading attributes; `pair_cost` per
-    record and pair of attributes (itself and a constant included); `pair_once` per pair and block.
+    `about` says in words what it estimates. It takes `fewest` to `most` attributes; if `of_classes`, it needs a label
+    of two classes. Three fields state work in the unit of `protocol.limits`: `cost` per record, beyond reading
+    attributes; `pair_cost` per record and pair; `pair_once` per block and pair. A constant counts as one more
+    attribute, and pairs are ordered.
     """
 
     about: str
@@ -41,11 +42,11 @@ class Estimator(NamedTuple):
     pair_once: int = 0
 
     def work(self, attributes: int) -> int:
-        """Work per record for so many attributes."""
+        """Work for each record, for an estimate of so many attributes."""
         return self.cost + self.pair_cost * (attributes + 1) ** 2
 
     def work_once(self, attributes: int) -> int:
-        """Work per block for so many attributes."""
+        """Work for each block, for an estimate of so many attributes."""
         return self.pair_once * (attributes + 1) ** 2
 
 
@@ -79,7 +80,7 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 MOST_CANDIDATES = 1000
-"""Most partitions that a selection chooses from, under any curator's limits."""
+"""Most partitions that a selection chooses from, whatever a curator's limits."""
 MOST_ATTRIBUTES = 20
 """Most attributes of an estimate."""
 
@@ -87,7 +88,7 @@ MOST_ATTRIBUTES = 20
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Equally spaced points, lower + (upper - lower) j / steps for j = 0 .. steps, independent of records.
 
-    A number is rounded to the nearest point, and clipped to the ends.
+    A number is rounded to the nearest point, after it is clipped to the ends.
     """
 
     lower: float
@@ -99,7 +100,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.structs.force_setattr(self, "upper", float(self.upper))
 
     def check(self, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY) unless its ends are finite and rise."""
+        """Raise RemoteProtocolError(BAD_QUERY) unless the ends are finite, and `lower` is below `upper`."""
         finite = math.isfinite(self.lower) and math.isfinite(self.upper)
         if not finite or max(abs(self.lower), abs(self.upper)) > MOST_MAGNITUDE or self.lower >= self.upper:
             limit = f"lower < upper, both within +-{MOST_MAGNITUDE:g}"
@@ -118,7 +119,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return grid_indices
 
     def value(self, index: float) -> float:
-        """Value of a point, or interpolated between two, in the unit of the ends."""
+        """Value of a point, in the unit of the ends; interpolated between points for a fractional index."""
         return self.lower + (self.upper - self.lower) * index / self.steps
 
 
@@ -131,7 +132,7 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
 
     @property
     def sides(self) -> tuple[int, int]:
-        """(a, b) with quantile a / (a + b) in lowest terms: weights of a record above and below."""
+        """Whole numbers (a, b) such that the quantile is a / (a + b) in lowest terms."""
         return self.quantile.numerator, self.quantile.denominator - self.quantile.numerator
 
     def check(self, method: Exponential | Smooth, schema: Schema, field: str) -> None:
@@ -148,7 +149,7 @@ class Quantile(msgspec.Struct, frozen=True, tag="quantile", forbid_unknown_field
 
 
 class Estimate(msgspec.Struct, frozen=True, tag="estimate", forbid_unknown_fields=True):
-    """An estimator's value in each block of records; a block without one counts as the grid's middle."""
+    """An estimator's value in each block of records. A block that is too small for it counts as the grid's middle."""
 
     estimator: Annotated[str, msgspec.Meta(max_length=100)]  # key of `ESTIMATORS`
     # of which; a record that lacks one of them is left out

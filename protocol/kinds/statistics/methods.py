@@ -1,7 +1,7 @@
 """How a statistic is made private: what each method plans, and what one statistic costs. Proofs: docs/statistics.md.
 
-Costs are of one statistic, for a unit of at most c records; `sensitivity` is the one place that says how far a unit
-moves the whole numbers on which a method draws. `odds` says what a change of a unit that stays costs.
+Costs are for one statistic and a unit of at most c records. `sensitivity` says how far a unit moves the scores or
+numbers that get noise. `odds` bounds what the answer tells about the unit.
 """
 
 import math
@@ -64,7 +64,7 @@ Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
 
 
 class _Method(msgspec.Struct, frozen=True, tag_field="name", forbid_unknown_fields=True, omit_defaults=True):
-    """Base of all methods; limits allow a method by its name."""
+    """Base of all methods; a curator's limits list the allowed methods by name."""
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class Exponential(_Method, frozen=True, tag="exponential"):
         return NoisyMax(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """Largest change of a score per unit, c W, up or down."""
+        """Largest change of a score by a unit, c W, up or down."""
         return most_records_per_unit * self.weight
 
     def cost(self, most_records_per_unit: int) -> Fraction:
@@ -93,17 +93,17 @@ class Exponential(_Method, frozen=True, tag="exponential"):
 
     @property
     def most_sides(self) -> int:
-        """Largest a + b of a quantile a / (a + b) in lowest terms; a = b only at 1."""
+        """Largest a + b of a quantile a / (a + b) in lowest terms with a, b <= W; a = b only at 1."""
         return max(2, 2 * self.weight - 1)
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """Bound for a value that moves past a point, which changes the point's score by a + b."""
+        """Bound for a changed value: if it moves past a point, the point's score changes by a + b."""
         moved = self.law.loss(unit.records * self.most_sides)
         return Odds(self.cost(unit.records), _if_number(moved, unit), moved)
 
     @property
     def precision(self) -> str:
-        """Text on the rank error."""
+        """The rank error, in words."""
         off = _unlikely(self.scale, self.most_sides)
         return f"at best, a value off by {off} records in rank is told at most 1/20 as often as the right one"
 
@@ -126,13 +126,13 @@ class Smooth(_Method, frozen=True, tag="smooth"):
         return shift + loss_of_stretch(self.degrees, self.decay.fraction)
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """Twice the presence's bound, since nothing less is proved."""
+        """Twice the bound for presence, since nothing less is proved."""
         changed = 2 * self.cost(unit.records)
         return Odds(self.cost(unit.records), _if_number(changed, unit), changed)
 
     @property
     def precision(self) -> str:
-        """Text: the precision depends on the records."""
+        """The text that the precision depends on the records."""
         return _HIDDEN_WIDTH
 
 
@@ -149,7 +149,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         return DiscreteLaplace(self.scale.fraction)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A unit changes the value of one block, by at most R."""
+        """Largest change of the sum: a unit changes the value of one block, by at most R."""
         return self.steps
 
     def cost(self, most_records_per_unit: int) -> Fraction:
@@ -162,7 +162,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
 
     @property
     def precision(self) -> str:
-        """Text on the precision of the mean over blocks."""
+        """The precision of the mean over blocks, in words."""
         share = Fraction(self.law.width(MISSES), self.steps * self.blocks)
         return f"the mean over {self.blocks} blocks right within {float(share):.2%} of the range in {OFTEN}"
 
@@ -192,7 +192,7 @@ class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
 
     @property
     def precision(self) -> str:
-        """Text on the rank error."""
+        """The rank error, in words."""
         off = _unlikely(self.scale, 1)
         return f"a value off by {off} of {self.blocks} blocks in rank is told at most 1/20 as often as the right one"
 
@@ -206,15 +206,15 @@ class Features(_Method, frozen=True, tag="features"):
 
     @property
     def law(self) -> NoisyMax:
-        """Law of each noisy choice; an added record lowers no score."""
+        """Law of each noisy choice; it uses that an added record lowers no score."""
         return NoisyMax(self.scale.fraction, one_way=True)
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """Largest increase of a score per unit; a record adds 0 to W to every score."""
+        """Largest increase of a score by a unit: each of its records adds 0 to W to every score."""
         return most_records_per_unit * self.weight
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """Cost Q c W / scale: half of the usual cost of a choice, since all scores move the same way."""
+        """Cost q c W / scale: half of the usual cost of q choices, since all scores move the same way."""
         return self.chosen * self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
@@ -223,7 +223,7 @@ class Features(_Method, frozen=True, tag="features"):
 
     @property
     def precision(self) -> str:
-        """Text on each choice's precision."""
+        """The precision of each choice, in words."""
         off = _unlikely(self.scale, 1)
         return (
             f"{self.chosen} chosen; one that is worth {off} records less than the best is at most 1/20 as likely as it"
@@ -253,7 +253,7 @@ _HIDDEN_WIDTH = "a value whose noise is as wide as one unit could move it, which
 
 
 LEAST_DECAY, MOST_DECAY = Fraction(1, 10_000), Fraction(10)
-"""Range of beta: smaller values take too long, larger ones smooth nothing."""
+"""Range of beta. Smaller values take too long to compute; larger ones smooth nothing."""
 
 Method = Exponential | Smooth | AggregateMean | AggregateMedian | Features
 METHODS: dict[str, type[Method]] = {
