@@ -68,8 +68,8 @@ class StudyEstimator(BaseEstimator):
         federation: whom to ask, and how. `clone` does not copy it. If its `all_or_none` is set, a study that one
             curator refuses is opened nowhere and costs nothing.
         strategy: a name of `learner_node.strategies`.
-        options: of the strategy.
-        epsilon: to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
+        options: the strategy's options.
+        epsilon: epsilon to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
         pooling: "sum": one model of the summed answers; "site": one model per curator; "secure": one model of sums that
             curators open together, see docs/learner.md.
         colluders, dropouts: with "secure", as in `learner_node.study.pooling.Pooling`.
@@ -77,18 +77,18 @@ class StudyEstimator(BaseEstimator):
         validation: largest epsilon of a later `validate`; the stewards read of it together with the study.
         large_epsilon: confirms an epsilon of 100 or more, which protects nothing; otherwise such an epsilon is refused
             as a slip (100 for 1.00).
-        random_state: of the learner's own choices (k-means, networks); never of the curators' noise.
+        random_state: seeds the learner's own choices (k-means, networks), never the curators' noise.
 
     Attributes:
         n_features_in_: number of attributes on the card.
         feature_names_in_: their names, where `fit` got a table with column names.
-        schema_: of the card.
+        schema_: the card's schema.
         models_, estimates_: final model and source estimate, under "" or (pooling "site") under curators' names.
         accuracy_estimate_: expected accuracy of a pooled model on records like the private ones, with an interval and
             the verdict whether it beats the majority class. It is computed from the same answers; None with pooling
             "site" (see `estimates_`) or where the strategy's answers do not determine it.
         population_: a sentence on which records the curators count, by their cards; "" where each record is a privacy
-            unit. `learner_node.study.cards.counted` reduces a source to as many records of each unit.
+            unit. `learner_node.study.cards.counted` reduces a source likewise.
         study_, learned_: the study with its transcripts, and all its results; not kept in a pickle.
         epsilon_claimed_: exact cost of the plan at the costliest curator.
         epsilon_spent_: curator -> exact epsilon that its receipts charge to this study.

@@ -1,4 +1,4 @@
-"""`STUDY.toml`: what a learner asks, of whom, over which carrier. Written by a person, read strictly."""
+"""`STUDY.toml`: what a learner asks, of whom, over which carrier. A person writes it; it is read strictly."""
 
 from collections.abc import Mapping
 from pathlib import Path

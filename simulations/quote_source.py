@@ -134,7 +134,7 @@ def quote(
         learner: the learner of a scenario whose strategy is quoted; "" takes the first.
         epsilons: to quote, each positive; texts such as "1/30" and fractions are exact.
         problems: simulated problems per row, at least 3; None takes 300, or 4 to 12 if each takes long.
-        seed: of the simulated problems and their noise.
+        seed: seed of the simulated problems and their noise.
 
     Raises:
         ConfigurationError: the source, the schema or an argument is wrong.

@@ -105,7 +105,7 @@ def run_repeat(
     """Run every learner's study in turn.
 
     Args:
-        scenario: with the learners.
+        scenario: the scenario with its learners.
         records: from `load_records`.
         repeat: its number.
         keys: the learners' keys by name; None makes new ones.

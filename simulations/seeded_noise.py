@@ -1,4 +1,4 @@
-"""Noise from a seed: to compare carriers and to debug. Never private; a curator outside a simulation refuses it."""
+"""Noise from a seed, to compare carriers and to debug. It is never private; curators outside a simulation refuse it."""
 
 import hashlib
 from collections.abc import Callable

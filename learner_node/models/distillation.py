@@ -41,7 +41,7 @@ def distil(
         features: the map that gives points.
         points: (n, width) float64, n >= 2, in units, as `coordinates` gives.
         most_parameters: largest number of the network's parameters; it bounds the number of hidden units.
-        seed: of the hidden units.
+        seed: seed of the hidden units.
 
     Returns:
         A network whose logit is near the function's value.
@@ -69,7 +69,7 @@ def distil_score(
         features: the map that gives points.
         source: n >= 2 records.
         hidden: number of hidden units.
-        seed: of blends and hidden units.
+        seed: seed of blends and hidden units.
     """
     rng = np.random.default_rng(seed)
     blends = _blends(source, max(_BLENDED - len(source), min(len(source), _BLENDED)), rng)

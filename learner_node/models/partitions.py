@@ -195,8 +195,8 @@ def product_bins(
         source: n records.
         first: name of an attribute.
         second: name of an attribute.
-        bins: of each numeric attribute, at least 1, the bin of missing values not counted.
-        weights: of the records.
+        bins: number of bins of each numeric attribute, at least 1, without the one of missing values.
+        weights: weights of the records.
 
     Raises:
         ConfigurationError: there is no such attribute, or the number of bins is below 1.
@@ -220,7 +220,7 @@ def score_bins(
         hypothesis: a network that the source's records fit.
         source: n records; with none there is one bin.
         bins: at least 1.
-        weights: of the records, e.g. large where the learner is unsure.
+        weights: weights of the records, e.g. large where the learner is unsure.
         apart: whether to cut at the threshold between the two predicted classes as well, so that no bin holds both.
             This makes at most one more bin.
 
@@ -250,8 +250,8 @@ def projection_bins(
         features: the map whose points are projected.
         source: n records.
         directions: (r, width), e.g. the rows of a learned linear map, or principal axes; at most 16, none 0.
-        bins: of each direction, at least 1; the cells are their product.
-        weights: of the records.
+        bins: number of bins of each direction, at least 1; the cells are their product.
+        weights: weights of the records.
 
     Raises:
         ConfigurationError: shapes do not fit, a direction is 0 or not finite, or a number of bins is below 1.
@@ -296,8 +296,8 @@ def tree_leaves(
     Without a target it is a k-d tree (Bentley 1975): of all leaves the heaviest is cut next, as near to its middle as
     its records allow, on the coordinate of greatest variance; a coordinate that only allows an uneven cut, of shares
     s and 1 - s, counts with 4 s (1 - s) times its variance. With a target it is grown best first like a regression
-    tree (Breiman et al. 1984): of all cuts of all leaves the next is the one that takes most from the target's
-    weighted sum of squares within leaves. Where no cut takes anything, the heaviest leaf is cut as without a target.
+    tree (Breiman et al. 1984): the next cut, among all leaves, is the one that most reduces the target's weighted sum
+    of squares within leaves. Where no cut reduces it, the heaviest leaf is cut as without a target.
 
     Cuts lie in the middle between two neighbouring values of the source. Where not even one cut is possible, the one
     node of the tree sends the whole source to leaf 0.
@@ -307,7 +307,7 @@ def tree_leaves(
         source: n records.
         leaves: at least 2 and at most 500,001; fewer are made where no leaf can be cut any more.
         target: (n,) or (n, t), e.g. a soft label, or a label's uncertainty, for each record; None cuts evenly.
-        weights: of the records; a leaf's weight is the sum of its records'.
+        weights: weights of the records; a leaf's weight is the sum of its records'.
         least: records of the source in each leaf, at least 1.
 
     Raises:

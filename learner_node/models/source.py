@@ -176,7 +176,7 @@ def kmeans_cells(
         source: n records.
         features: the coordinates in which distances are measured.
         cells: number of centres, at least 1; at most the number of distinct points is used.
-        seed: of the first centres.
+        seed: seed of the first centres.
         weights: (n,) of the records, positive; centres are denser where they are greater. None is 1.
     """
     most = max(MOST_CLUSTERED, CLUSTERED_PER_CELL * cells)

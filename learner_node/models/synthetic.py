@@ -115,7 +115,7 @@ def synthetic_frame(
 
     Args:
         source: n rows without a label, such as `held_columns` gives.
-        estimate: of the same n rows.
+        estimate: estimate for the same n rows.
         label: name of the label column.
         classes: (C,) class values; of two, the second is the positive one. Unused where the label is a number.
         weight: name of the column that says how many private records a row stands for.

@@ -170,13 +170,13 @@ def quote(
         source: the learner's encoded records, at least two, of the population that curators count.
         target: the curators.
         strategy: key of `STRATEGIES`.
-        options: of the strategy. Without "cells", strategy `cells` tries its default number, half and twice of it.
-            Without "shares", strategies of two rounds try equal shares, 1 to 3 and 3 to 1.
+        options: the strategy's options. Without "cells", strategy `cells` tries its default number, half and twice of
+            it. Without "shares", strategies of two rounds try equal shares, 1 to 3 and 3 to 1.
         epsilons: to spend at each curator; positive, exact and distinct.
         belief: what is known of the labels; None if nothing is.
         problems: simulated problems per row, at least 3. None takes 300 for `cells`; for other strategies 12, or as few
             as 4 with many rows.
-        seed: of everything random here; equal arguments give equal rows.
+        seed: seed of everything random here; equal arguments give equal rows.
         progress: called with (step, number done, total).
 
     Returns:

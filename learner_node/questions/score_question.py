@@ -77,8 +77,8 @@ def as_hypothesis(model: Any, source: Records, cards: Mapping[str, Card], *, see
     Args:
         model: a hypothesis of the protocol, or a model of `learner_node.strategies.base`.
         source: n >= 2 records.
-        cards: of the curators that may be asked; at least one.
-        seed: of the distillation.
+        cards: cards of the curators that may be asked; at least one.
+        seed: seed of the distillation.
 
     Returns:
         The network, and its agreement with the model if it was distilled, else None.

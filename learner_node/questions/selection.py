@@ -217,7 +217,7 @@ def select(
         resolution: r, steps of an accuracy.
         patience: None asks about all, the highest expected accuracy first. A number keeps the given order, such as of
             growing numbers of cells, and stops after so many consecutive candidates that do not beat the best before.
-        seed: of the distillation.
+        seed: seed of the distillation.
 
     Raises:
         NoCuratorError: no curator accepted, or none answered a question.

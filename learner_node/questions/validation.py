@@ -201,7 +201,7 @@ def validate(
             in each about three times as many records as the noise's deviation.
         pooling: "sum" and "site" also give each curator's results in `by_site`; with "secure" only the sum is opened.
         recalibrated: whether the answers also recalibrate the model, at no further cost.
-        seed: of the learner's own random choices.
+        seed: seed of the learner's own random choices.
 
     Raises:
         NoCuratorError: no curator accepted and answered; the study is closed first.

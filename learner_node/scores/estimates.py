@@ -50,7 +50,7 @@ class Profiles:
     def of(cls, probability: Floats, posterior: CellPosterior, rng: np.random.Generator) -> "Profiles":
         """Profiles of all source records, or of a random sample from large cells.
 
-        Raises ValueError: `probability` has another shape than the posterior's source records, or is no probability.
+        Raises ValueError: `probability` does not have the shape of the source records, or a value is no probability.
         """
         values = np.asarray(probability, dtype=np.float64)
         if values.shape != posterior.cells.shape:
@@ -298,22 +298,25 @@ def estimate_accuracy(
 
     A draw of the posterior says which share of each cell has label 1. What the model scores between cells follows from
     that share and from what it predicts. Within a cell the counts do not tell which records have the label. There they
-    are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), u the probit of its probability:
-    log a is what held-out cells bear out (how well Phi(a u) foretells their answers, with a normal prior about
-    log 1.1, deviation 0.4), plus a normal step for what they cannot tell. Its mean is 0.1 + 0.3 log(K / 10 d), for K
-    cells in d dimensions (K / d counts as at least 1.35), its deviation 0.7: the direction in which risk rises within a
-    cell has d components, which the K cells tell. The ranking counts only as far as the model's cell means are
-    correlated with the posterior's: a model that is wrong between cells is not believed within them.
+    are dealt by the model's own ranking, P(label 1) = Phi(a u + shift of the cell), where u is the probit of its
+    probability. The first part of log a follows from how well Phi(a u) predicts the answers of held-out cells, with a
+    normal prior of mean log 1.1 and deviation 0.4. The second part is a normal step for what those cells cannot tell.
+    Its mean is 0.1 + 0.3 log(K / 10 d) for K cells in d dimensions (K / d counts as at least 1.35), and its deviation
+    is 0.7: the direction in which risk rises within a cell has d components, which the K cells tell. The ranking counts
+    only as far as the model's cell means are correlated with the posterior's: a model that is wrong between cells is
+    not believed within them.
 
-    The posterior's shares are moved from their mean, Phi(b probit(share) + shift), log b with a normal prior about
-    0, deviation 0.25, and the likelihood of held-out cells' answers: a smooth prior blunts a signal with steps.
+    The posterior's shares are moved away from their mean, to Phi(b probit(share) + shift), since a smooth prior blunts
+    a signal with steps. log b has a normal prior of mean 0 and deviation 0.25, and the likelihood of held-out cells'
+    answers.
 
-    Where cells are pure, labels have steps, and a cell with both labels is likely to have one inside. Of what is then
-    still missing to the best that is possible within cells (label and prediction agree as much as the two shares allow,
-    Frechet's bound; label 1 is on the highest scores) a part is added: the trust, times the square of the
-    share of the labels' variance that is between cells, times a Beta(1/2, 1/2) variable. A smooth prior also never
-    takes a pure cell for quite pure: errors and inversions (1 less accuracy, 1 less AUC) are multiplied by exp(-z), z
-    normal, of mean 0.05 and 0.5, deviation 0.25 and 0.7, times the same trust and square.
+    Where most cells are pure, labels have steps, and a cell with both labels is likely to have a step inside. So the
+    scores are moved towards the best that is possible within cells: label and prediction agree as much as the two
+    shares allow (Frechet's bound), and label 1 is on the highest scores. They are moved by a part of the distance: the
+    trust (that correlation, at least 0), times the square of the share of the labels' variance that is between cells,
+    times a Beta(1/2, 1/2) variable. A smooth prior also never takes a pure cell for quite pure: errors and inversions
+    (1 less accuracy, 1 less AUC) are multiplied by exp(-z), z normal, of mean 0.05 and 0.5, deviation 0.25 and 0.7,
+    times the same trust and square.
 
     The verdicts are stricter than the intervals. They take the shares as they are (b = 1), and the prior probability
     of no signal at all as 1/2 instead of 1/5; `p_value` credits within cells no more than held-out cells bear out, and
@@ -326,14 +329,14 @@ def estimate_accuracy(
         probability: the model's P(label 1) of the source records that the posterior was fitted with, (n_s,), in
             [0, 1]; above one half it predicts label 1.
         posterior: the cells' posterior.
-        seed: of the draws, non-negative.
+        seed: seed of the draws, non-negative.
         records_per_unit: the contribution bound c, at least 1.
 
     Returns:
         The estimate; a pure function of the arguments.
 
     Raises:
-        ValueError: `probability` has another shape or holds what is no probability, or the bound is below 1.
+        ValueError: `probability` has another shape, a value of it is no probability, or the bound is below 1.
     """
     if records_per_unit < 1:
         raise ValueError(f"records_per_unit must be at least 1, not {records_per_unit}")
@@ -468,7 +471,7 @@ def _median_and_interval(values: Floats) -> tuple[float, float, float]:
 _RECALL_DRAWS = 600
 _SHARPNESS = np.exp(np.linspace(-1.2, 1.6, 9))
 _STEEPER_DEVIATION = 0.25
-"""Prior deviation of log b, which steepens posterior shares: a smooth prior blunts steps."""
+"""Prior deviation of log b. Posterior shares are steepened by the factor b, since a smooth prior blunts steps."""
 _RECALL_SHIFTS = np.linspace(-7.0, 7.0, 113)
 
 
@@ -482,7 +485,7 @@ def class_recalls(
         exclusion: how the classes' shares are combined, see `one_against_rest.shares_together`.
         probabilities: the model's for the source's records, (n, C). It predicts the likeliest class, the first of
             equals.
-        seed: of the draws, non-negative.
+        seed: seed of the draws, non-negative.
     """
     called = probabilities.argmax(axis=1)
     rng = np.random.default_rng(seed)

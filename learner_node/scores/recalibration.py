@@ -71,8 +71,8 @@ def recalibrate(
     Args:
         counts: noisy, of class 0 and of class 1, float64 (k, 2).
         probability: P(class 1) that the model gives the source's records, (n,), in [0, 1].
-        bins: of the source's records, (n,), in [0, k).
-        scale: of one site's discrete Laplace noise; 0 is none.
+        bins: bin of each source record, (n,), in [0, k).
+        scale: scale of one site's discrete Laplace noise; 0 is none.
         noises: number of noises in each count.
         design: design effect of records that come in units, at least 1: so many records inform as one does.
 

@@ -282,10 +282,10 @@ def draw_counts(
     Args:
         counts: noisy, of class 0 and of class 1, whole numbers, float64 (k, 2).
         bins: k of them.
-        scale: of one site's discrete Laplace noise; 0 is none.
+        scale: scale of one site's discrete Laplace noise; 0 is none.
         noises: number of noises in each count.
         draws: their number S.
-        seed: of the draws, non-negative.
+        seed: seed of the draws, non-negative.
         design: design effect of records that come in units, at least 1: so many records inform as one does.
 
     Returns:

@@ -123,7 +123,7 @@ class Problem:
         )
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
-        """Epsilon that one record has in one of a query's `partitions`; the query takes `share` of `epsilon`."""
+        """Epsilon that one record has in one partition, if a query of so many takes `share` of `epsilon`."""
         return float(share * self.epsilon / (self.most_records_per_unit * partitions))
 
     def cell_rule(self, epsilon: float, *, signed: bool = False, most: int = MOST_CELLS) -> int:

@@ -59,7 +59,7 @@ def check_network(problem: Problem, features: FeatureMap, hidden: Sequence[int],
     """Raise ConfigurationError if networks with these hidden layers exceed a curator's limits.
 
     Args:
-        problem: with the limits.
+        problem: the problem, which has the limits.
         features: map to the networks' input.
         hidden: widths of their hidden layers.
         otherwise: an alternative remedy, for the error.

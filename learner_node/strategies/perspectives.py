@@ -167,7 +167,7 @@ class RandomSubsetsStrategy(RoundsStrategy):
         rounds: number of rounds.
         features: attributes a round; None takes the square root of the number of attributes, rounded up.
         bins: per attribute; None is as in `bin_count`.
-        shares: of epsilon, one for each round; None is equal shares.
+        shares: shares of epsilon, one for each round; None is equal shares.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class VaryingBinsStrategy(RoundsStrategy):
         rounds: number of rounds.
         bins: per attribute, or k-means cells; None is as in `bin_count`.
         cells: whether to ask k-means cells.
-        shares: of epsilon, one for each round; None is equal shares.
+        shares: shares of epsilon, one for each round; None is equal shares.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class AdaptiveCellsStrategy(RoundsStrategy):
         rounds: number of rounds, at least 2.
         cells: number of cells a round; None is as in `bin_count`.
         tree: whether later rounds ask the leaves of a tree grown on the labels learnt so far instead of k-means cells.
-        shares: of epsilon, one for each round; None is equal shares.
+        shares: shares of epsilon, one for each round; None is equal shares.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class NewFeaturesStrategy(RoundsStrategy):
         projections: pairs of directions a round, each pair one partition.
         learned: whether directions come from the label signal's gradients; False draws them at random.
         hidden: hidden layers of the network.
-        shares: of epsilon, one for each round; None is equal shares.
+        shares: shares of epsilon, one for each round; None is equal shares.
     """
 
     def __init__(

@@ -107,9 +107,9 @@ def learn(
         source: unlabelled records, or a function that encodes them for a schema.
         budget: to spend, and what the stewards read.
         strategy: key of `STRATEGIES`.
-        options: of the strategy.
+        options: the strategy's options.
         pooling: how answers become models.
-        seed: of the learner's own random choices.
+        seed: seed of the learner's own random choices.
         train: trains the strategy's networks.
         progress: called with (step, rounds done, rounds in all).
 

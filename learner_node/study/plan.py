@@ -82,7 +82,7 @@ def agree(
         purpose: for the stewards to read.
         redraft: drafts for the remaining curators' cards, or raises ConfigurationError. With None, the plan stands for
             any curators that accept it.
-        cards: of the named curators; it may hold others.
+        cards: cards of the named curators, and perhaps of others.
 
     Raises:
         NoCuratorError: no curator accepted, one refused a study for all or none, or no plan can be drafted for the
@@ -174,7 +174,7 @@ def settle(setting: Setting, cards: Mapping[str, Card], left_out: Mapping[str, s
 
     Args:
         setting: the study's setting.
-        cards: of the curators that may be asked.
+        cards: cards of the curators that may be asked.
         left_out: the others -> why.
 
     Raises:

@@ -294,5 +294,5 @@ class Session:
 
 
 def refused_for_good(refusal: Refusal) -> bool:
-    """Whether a proposal refused this way can never be accepted; one that only came too late may be made anew."""
+    """Whether a refusal rules a proposal out for good. A proposal that only came too late may be made anew."""
     return refusal.final and refusal.code != RefusalCode.EXPIRED

@@ -1,4 +1,4 @@
-"""A study with several curators at once: cards, one plan for all, rounds, close. Survives dead and refusing sites.
+"""A study with several curators at once: cards, one plan, rounds, close. It goes on without dead or refusing sites.
 
 `state` holds what decides. The carrier transports the bytes, and the strategy chooses the questions.
 """

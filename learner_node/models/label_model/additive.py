@@ -186,7 +186,7 @@ def tied_bins(source: Records, name: str, bins: int) -> FeatureBins:
     Args:
         source: n records.
         name: an attribute of its schema.
-        bins: of a numeric attribute, at least 1, the bin of missing values not counted.
+        bins: number of bins of a numeric attribute, at least 1, without the one of missing values.
     """
     if isinstance(source.schema.find(name), CategoricalAttribute):
         return FeatureBins(attribute=name, edges=())
@@ -215,7 +215,7 @@ def bin_kernel(partition: FeatureBins, schema: Schema, shares: NDArray[np.float6
     Args:
         partition: bins of one attribute.
         schema: schema that has the attribute.
-        shares: of the source in each bin, missing values last, (K,).
+        shares: share of the source in each bin, missing values last, (K,).
     """
     if isinstance(schema.find(partition.attribute), NumericAttribute):
         return ordered_kernel(shares)
@@ -286,13 +286,13 @@ def fit_additive(
 ) -> AdditiveFit:
     """Infer intercept and contributions from the noisy class counts of single attributes' bins.
 
-    Of more than 20,000 source records a random sample is used: it tells how the attributes fall together.
+    Source records tell which bins occur together. If there are more than 20,000, a random sample of them is used.
 
     Args:
         answers: at least one, of the same source records, of which there are at least one.
         declared: number of private records, as the curators declare it; None knows nothing of it.
         scales: prior variances of each answer's contributions (m,), positive; None infers them.
-        seed: of the sample.
+        seed: seed of the sample.
 
     Returns:
         The posterior; a pure function of the arguments.

@@ -73,7 +73,7 @@ def train_cell_networks(features: Floats, posterior: CellPosterior, *, seed: int
     Args:
         features: source records as the label model was fitted to, float64 (n_s, d).
         posterior: posterior of the same fit.
-        seed: of initial weights, parts and draws, non-negative.
+        seed: seed of initial weights, parts and draws, non-negative.
     """
     rng = np.random.default_rng([seed, 71])
     left_out = rng.permutation(len(posterior.mass)) % _NETWORKS

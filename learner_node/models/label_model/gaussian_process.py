@@ -65,7 +65,7 @@ class Component:
     least_variance: float  # least posterior variance of a cell's mean of f
 
     def signal(self, rows: Singles) -> Floats:
-        """Posterior means of f, float64 (n,), from `features_at` its length-scale."""
+        """Posterior means of f, float64 (n,), given the features that `features_at` returns at its length-scale."""
         mean: Floats = rows @ self.mean
         return mean
 

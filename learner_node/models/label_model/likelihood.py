@@ -96,8 +96,8 @@ def _fractional(values: NDArray[np.int64], scale: float, noises: float) -> Float
     """`noise_log_pmf` for a number of noises that is not whole, read off a table.
 
     Up to a scale of 1000 the table is the law itself. Above, the law of scale 1000 stands for it, with values divided
-    by scale / 1000 and its logarithm taken as linear between whole values. Beyond 10^6 values of the table the
-    logarithm goes on as it ends there.
+    by scale / 1000 and its logarithm taken as linear between whole values. Beyond the table, of about 10^6 values at
+    most, the logarithm is extrapolated linearly.
     """
     table_scale = min(max(scale, SMALLEST_SCALE), _LARGEST_SCALE)
     stretch = max(scale, SMALLEST_SCALE) / table_scale
