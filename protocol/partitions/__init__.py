@@ -1,8 +1,8 @@
 """Partitions: each maps every record to exactly one of k cells, from the record and the query alone.
 
-That sentence is the whole privacy argument of a partition kind: a vector of per-cell counts over m partitions
-moves by at most m (L1) when one record is added or removed. A new kind is one file here and one line in each of
-`Partition` and `PARTITION_KINDS`.
+That is all that privacy needs of a partition kind: if one record is added or removed, the counts in all cells of m
+partitions move by at most m (L1). A new kind is one file here and one line in each of `Partition` and
+`PARTITION_KINDS`.
 """
 
 from typing import Protocol
@@ -33,16 +33,16 @@ class AnyPartition(Protocol):
     """What every partition kind offers."""
 
     def check(self, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY) where the partition breaks a rule; reads no record."""
+        """Raise RemoteProtocolError(BAD_QUERY) if the partition breaks a rule; reads no record."""
 
     def cell_count(self, schema: Schema) -> int:
         """Number of cells k."""
 
     def multiply_adds(self) -> int:
-        """Work per record, in the unit of `protocol.limits`; of a checked partition."""
+        """Work for each record, in the unit of `protocol.limits`; the partition must be checked."""
 
     def multiply_adds_once(self) -> int:
-        """Work of reading, checking and preparing it, in the same unit; of a checked partition."""
+        """Work of reading, checking and preparing the partition, in the same unit; the partition must be checked."""
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record: (n,) in 0 .. k-1, a function of that record and the partition alone."""

@@ -1,4 +1,4 @@
-"""Bins of one attribute, as in the paper, and products of two attributes' bins, which see interactions.
+"""Bins of one attribute, as in the paper, and pairs of two attributes' bins, whose counts show interactions.
 
 Missing values have a bin of their own.
 """
@@ -61,7 +61,7 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
         return search_once(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
-        """The bin of each record, shape (n,): comparisons only, hence exact."""
+        """The bin of each record, shape (n,). Only comparisons are used, so it is exact."""
         column = records.column(self.attribute)
         last = self.cell_count(records.schema) - 1
         if isinstance(records.schema.find(self.attribute), NumericAttribute):
@@ -74,7 +74,7 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
 
 
 class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknown_fields=True):
-    """Cell i * k_2 + j of a record in bin i of `first` and bin j of `second`; k_1 k_2 cells, at most 100,001^2.
+    """Pairs of bins: a record in bin i of the k_1 of `first` and bin j of the k_2 of `second` is in cell i * k_2 + j.
 
     The two may be bins of the same attribute; cells that no record can reach then stay empty.
     """
@@ -92,7 +92,7 @@ class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknow
         return self.first.cell_count(schema) * self.second.cell_count(schema)
 
     def multiply_adds(self) -> int:
-        """Work of both searches for one record; joining the two bins takes no more than writing them."""
+        """Work of both searches for one record. Joining the two bins takes no more than writing them."""
         return self.first.multiply_adds() + self.second.multiply_adds()
 
     def multiply_adds_once(self) -> int:
@@ -100,5 +100,5 @@ class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknow
         return self.first.multiply_adds_once() + self.second.multiply_adds_once()
 
     def cells(self, records: Records) -> NDArray[np.intp]:
-        """The cell of each record, shape (n,): comparisons and whole numbers only, hence exact."""
+        """The cell of each record, shape (n,). Only comparisons and whole numbers are used, so it is exact."""
         return self.first.cells(records) * self.second.cell_count(records.schema) + self.second.cells(records)

@@ -1,4 +1,4 @@
-"""Bins of an exact sum of products of grid numbers: whole steps of 2^-24, compared as whole numbers."""
+"""Bins of sums of products of grid numbers. Sums and edges are whole steps of 2^-24, so the bins are exact."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,21 +15,21 @@ from protocol.refusals import RefusalCode
 PRODUCT_STEPS = STEPS * STEPS
 """Steps per unit of a product of two grid numbers: 2^24."""
 MOST_EDGE = 2.0**27
-"""Largest edge in units. Every logit (below 2^26 + 2^6) and projection (at most 2^25) is smaller; exact in float64."""
+"""Largest edge in units. Every logit (below 2^26 + 2^6) and projection (at most 2^25) is smaller."""
 COLUMN_COST = 200
-"""Work (see `protocol.limits`) of reading a value and writing its bin."""
+"""Work (see `protocol.limits`) per record of reading a value and writing its bin."""
 COMPARISON_COST = 200
-"""Work of one comparison of a binary search among many edges, whose branches are unpredictable."""
+"""Work per record and comparison of a binary search among many edges, whose branches are unpredictable."""
 EDGES_ONCE = 20 * CALL_ONCE
 EDGE_ONCE = 3_000
-"""Work of reading and checking a tuple of edges, and each edge, which is a Python float."""
+"""Work of reading and checking, per tuple of edges and per edge, which is a Python float."""
 
 GridEdges = Annotated[tuple[float, ...], msgspec.Meta(max_length=100_000)]
-"""Edges e_1 < ... < e_b in units; b + 1 bins, bin j holding e_j <= v < e_{j+1} after rounding to steps of 2^-24."""
+"""Edges e_1 < ... < e_b in units, rounded to steps of 2^-24. Of the b + 1 bins, bin j holds e_j <= v < e_{j+1}."""
 
 
 def check_edges(edges: Sequence[float], field: str) -> None:
-    """Raise RemoteProtocolError(BAD_QUERY) unless the edges are within +-2^27 and rise by a step of 2^-24 or more."""
+    """Raise RemoteProtocolError(BAD_QUERY) unless the edges are within +-2^27 and rise by at least 2^-24 each."""
     if not edges:
         return
     values = np.asarray(edges, np.float64)
@@ -40,7 +40,7 @@ def check_edges(edges: Sequence[float], field: str) -> None:
 
 
 def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp]:
-    """The bin of each value in steps of 2^-24: (n,) in 0 .. len(edges). `edges` are checked, in units."""
+    """The bin of each value, (n,) in 0 .. len(edges). `values` are in steps of 2^-24, checked `edges` in units."""
     return np.searchsorted(_steps(edges), values, side="right")
 
 

@@ -1,7 +1,7 @@
 """Nearest of k centres (k-means cells of the learner's source): one partition of the whole instance space.
 
-Exact by construction: points and centres are whole numbers of grid steps, so the compared quantity
-2 z.c - |c|^2 is a whole number below 2^53 in every partial sum, whatever a BLAS does with the order.
+The cells are exact: points z and centres c are whole numbers of grid steps, so every partial sum of the compared
+quantity 2 z.c - |c|^2 is a whole number below 2^53, in whatever order a BLAS adds.
 """
 
 import math
@@ -19,16 +19,16 @@ from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
 MOST_TILE = 1024
-"""Most centres compared at once; with more, the best of each such tile are compared."""
+"""Number of centres in a tile. More centres than that are compared tile by tile, and then the best of each tile."""
 NEAREST_COST = 20
-"""Work (see `protocol.limits`) of writing and comparing the product with one centre."""
+"""Work (see `protocol.limits`) per record and centre of writing and comparing the product."""
 TILE_COST = 1_500
-"""Work of finding the best of a tile: several passes over the records; most costly with few centres."""
+"""Work per record and tile of finding the best of the tile, in several passes; most costly with few centres."""
 CENTRES_ONCE = 40 * CALL_ONCE
 
 
 class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_unknown_fields=True):
-    """Cell = index of the nearest centre (Euclidean, in feature-map coordinates), ties to the lowest index.
+    """The cell of a record is the index of the nearest centre (Euclidean, in feature-map coordinates; ties: lowest).
 
     `centres` holds k x width little-endian int32 grid steps of 2^-12, row by row, within +-2^18.
     """
@@ -38,7 +38,7 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
 
     @classmethod
     def of(cls, features: FeatureMap, centres: NDArray[np.float64]) -> "NearestCentre":
-        """From float centres (k, width) in feature-map units; each coordinate is rounded to the grid."""
+        """Make the partition from float centres (k, width) in feature-map units, which are rounded to the grid."""
         limit = MOST_COORDINATE * STEPS
         steps = np.clip(np.rint(np.asarray(centres, np.float64) * STEPS), -limit, limit)
         return cls(features=features, centres=steps.astype("<i4").tobytes())
@@ -63,7 +63,7 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
     def multiply_adds(self) -> int:
         """Work of one record: the map, a product of k x (width + 1), and a comparison of k numbers, tile by tile.
 
-        The product is one of large matrices or a small part of the work, so two multiply-adds count as one.
+        Two multiply-adds of the product count as one: it is one of large matrices, or a small part of the work.
         """
         entries = len(self.centres) // 4
         count = entries // self.features.width

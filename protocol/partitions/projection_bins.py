@@ -1,7 +1,7 @@
-"""Bins of linear projections of grid points (one direction, or a product of a few), and of a hypothesis' logit.
+"""Bins of linear projections of grid points, in one or a few directions, and of a hypothesis' logit.
 
-Exact by construction: points and weights are whole steps of 2^-12 within +-2^18, so a projection of up to 8192
-coordinates is a sum of whole numbers of at most 2^49, in whatever order it is summed.
+The bins are exact: points and weights are whole steps of 2^-12 within +-2^18, so a projection of up to 8192 coordinates
+is a sum of whole numbers of at most 2^49, in whatever order it is summed.
 """
 
 import math
@@ -58,7 +58,7 @@ class ScoreBins(msgspec.Struct, frozen=True, tag="score_bins", forbid_unknown_fi
 
 MOST_DIRECTIONS = 16
 MOST_CELLS = 2**31
-"""Most cells of one partition under any curator's limits; keeps joint cell numbers far below 2^63."""
+"""Most cells of one partition, whatever a curator's limits; so joint cell numbers stay far below 2^63."""
 
 
 class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_unknown_fields=True):
@@ -80,7 +80,7 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
     def of(
         cls, features: FeatureMap, directions: NDArray[np.float64], edges: tuple[tuple[float, ...], ...]
     ) -> "ProjectionBins":
-        """From float directions (r, width) in units; each weight is rounded to the grid, clipped to +-64."""
+        """Make the partition from float directions (r, width) in units, clipped to +-64 and rounded to the grid."""
         steps = to_grid(np.asarray(directions, np.float64))
         return cls(features=features, directions=steps.astype("<i4").tobytes(), edges=edges)
 
@@ -108,7 +108,7 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
         return math.prod(len(edges) + 1 for edges in self.edges)
 
     def multiply_adds(self) -> int:
-        """Work of one record: r x width, the map, and a binary search for each direction."""
+        """Work of one record: the map, r x width products, and a binary search for each direction."""
         return len(self.directions) // 4 + self.features.multiply_adds() + sum(map(search_cost, self.edges))
 
     def multiply_adds_once(self) -> int:

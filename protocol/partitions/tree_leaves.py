@@ -1,6 +1,6 @@
-"""Leaves of a binary tree of axis-aligned splits over grid points: fine cells only where they are wanted.
+"""Leaves of a binary tree of axis-aligned splits over grid points: fine cells in some places, coarse in others.
 
-Evaluated level by level over a block of records, without recursion; comparisons only, hence exact.
+A block of records is sent down the tree level by level. Only comparisons are used, so the cells are exact.
 """
 
 from typing import Annotated
@@ -20,16 +20,16 @@ MOST_NODES = 500_000
 MOST_DEPTH = 64
 """Most splits between root and leaf. The limit bounds a record's path through a degenerate tree."""
 LEVEL_COST = 300
-"""Work (see `protocol.limits`) of one level of one record: a few scattered reads."""
+"""Work (see `protocol.limits`) per record and level of the tree: a few scattered reads."""
 TREE_ONCE = 40 * CALL_ONCE
 LEVEL_ONCE = 10 * CALL_ONCE
 NODE_BYTE_ONCE = 200
-"""Work per byte of a node, which is sorted and looked up as well as copied."""
+"""Work per byte of the nodes, which are sorted and looked up as well as copied."""
 NODE_BYTES = 16
 
 
 class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_fields=True):
-    """Cell = number of the leaf that a record's point falls into; m nodes have m + 1 leaves.
+    """The cell of a record is the number of the leaf that its point falls into; m nodes have m + 1 leaves.
 
     `nodes` holds m x 4 little-endian int32, row by row, node 0 being the root: (coordinate of the feature map,
     threshold in steps of 2^-12 within +-2^18, child below, child above). A point goes to the child above where its
@@ -42,7 +42,7 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
 
     @classmethod
     def of(cls, features: FeatureMap, nodes: NDArray[np.int64]) -> "TreeLeaves":
-        """From whole numbers (m, 4) as `nodes` lists them."""
+        """Make the partition from whole numbers (m, 4) as `nodes` lists them."""
         return cls(features=features, nodes=np.ascontiguousarray(nodes, "<i4").tobytes())
 
     @property

@@ -21,7 +21,7 @@ METHODS: dict[str, type[AnyMethod]] = {
     "k_means": KMeans,
     "principal_components": PrincipalComponents,
 }
-"""By the name on the wire."""
+"""Each method by its name on the wire."""
 
 __all__ = [
     "METHODS",

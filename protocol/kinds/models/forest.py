@@ -1,4 +1,4 @@
-"""A forest of random trees: class counts of the leaves of trees that know no record.
+"""A forest of random trees: class counts in the leaves of trees that are drawn without looking at records.
 
 Jagannathan, Pillaipakkamnatt and Wright (2012).
 """
@@ -21,8 +21,8 @@ from protocol.schema import Schema
 def random_trees(features: FeatureMap, trees: int, depth: int, span: int, seed: int) -> tuple[TreeLeaves, ...]:
     """Complete trees of 2^depth leaves each.
 
-    A node splits a coordinate that is drawn from all, at a threshold that is drawn from what the nodes above leave of
-    it within +-`span` steps of 2^-12.
+    A node splits a random coordinate at a random threshold. Thresholds are drawn within +-`span` steps of 2^-12, and
+    within the range that the nodes above leave.
     """
     nodes = 2**depth - 1
     random_words = words(seed, "trees", 2 * trees * nodes).reshape(trees, nodes, 2)
@@ -30,7 +30,7 @@ def random_trees(features: FeatureMap, trees: int, depth: int, span: int, seed: 
 
 
 def _nodes(tree_words: NDArray[np.uint64], width: int, span: int) -> NDArray[np.int64]:
-    """One tree as `TreeLeaves` lists its nodes, from two words for each."""
+    """The nodes of one tree as `TreeLeaves` lists them, made from two random words for each."""
     count = len(tree_words)
     table = np.empty((count, 4), np.int64)
     bounds: list[dict[int, tuple[int, int]]] = [{} for _ in range(2 * count + 1)]
@@ -57,15 +57,14 @@ MOST_LEAVES = 2**18
 MOST_SPAN = 2**17
 _CLASS_COST = 350
 _LEAF_ONCE = 5 * CALL_ONCE
-"""Work of drawing a node's split."""
+"""Work per tree and leaf of drawing a node's split."""
 
 
 class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unknown_fields=True):
     """Counts by leaf and class of complete random trees (Jagannathan, Pillaipakkamnatt and Wright 2012).
 
-    Each record counts in all T trees. With disjoint blocks of records instead, each tree could use the whole epsilon
-    but would have 1 / T of the records. A vote's noise would be the same share of its counts, and the blocks would add
-    variance.
+    Each record counts in all T trees. If each tree had its own 1 / T of the records instead, it could use the whole
+    epsilon. The noise would be the same share of its counts, but the division into blocks would add variance.
     """
 
     width: Width  # coordinates of the feature map
@@ -85,7 +84,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         return self.trees
 
     def complaint(self) -> str:
-        """What is wrong with the settings; "" if nothing."""
+        """What is wrong with the settings; "" if they are right."""
         return "" if self.trees * self.leaves <= MOST_LEAVES else f"at most {MOST_LEAVES} leaves of all trees together"
 
     def label_complaint(self, schema: Schema) -> str:
@@ -111,7 +110,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         check_map(body.features, self.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """How many numbers are released: tables (leaves, classes), tree by tree."""
+        """Number of released numbers: a table (leaves, classes) for each tree."""
         return self.trees * self.leaves * len(schema.classes)
 
     def partitions(self, body: Mapped) -> tuple[TreeLeaves, ...]:
@@ -119,7 +118,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True, tag="forest", forbid_unk
         return random_trees(body.features, self.trees, self.depth, self.span, self.seed)
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """Work as `Method.work`, without reading the trees, which may be large."""
+        """Work of fitting one model, computed without making the trees, which may be large."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, "body")
         level = 300  # as `protocol.partitions.tree_leaves` states it

@@ -23,8 +23,8 @@ _ONCE = 100 * CALL_ONCE
 class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_unknown_fields=True):
     """Each iteration adds a record's vector (x, constant) to the cluster whose centre is nearest to x.
 
-    All iterations' noisy sums are released, (iterations, clusters, width + 1); the last column over the constant is the
-    cluster's number of records. The next centres depend on the noisy sums alone, see `next_centres`.
+    The noisy sums of all iterations are released, (iterations, clusters, width + 1). The last column divided by the
+    constant is a cluster's number of records. `next_centres` computes the next centres from the noisy sums alone.
     """
 
     points: Points  # how a record becomes its vector; the constant is at least 1
@@ -37,7 +37,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return self.iterations
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What the settings must be, if they do not fit together; "" if they do."""
         return "" if self.points.constant else "a constant of at least 1, by which records are counted"
 
     def label_complaint(self, schema: Schema) -> str:
@@ -45,7 +45,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return ""
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A record moves one cluster's sums in each iteration, once the centres are given."""
+        """Largest L1 change: given the centres, a record moves the sums of one cluster in each iteration."""
         return most_records_per_unit * self.iterations * self.points.most_sum
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
@@ -57,7 +57,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit."""
         if not isinstance(body, Centres):
             raise wrong_body(Centres, field)
         check_map(body.features, self.points.width, schema, field)
@@ -68,7 +68,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.centres", limit)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases."""
+        """Number of released numbers of one model."""
         return self.iterations * self.clusters * self.points.coordinates
 
     def next_centres(self, centres: NDArray[np.float64], sums: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -77,8 +77,8 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         A cluster of less than one record, by its noisy number, keeps its centre.
 
         Args:
-            centres: (..., clusters, width) before it.
-            sums: (..., clusters, width + 1) that it released.
+            centres: (..., clusters, width) before the iteration.
+            sums: (..., clusters, width + 1) that the iteration released.
         """
         constant, radius = self.points.constant, float(self.points.radius)
         mass = sums[..., -1:].astype(np.float64)
@@ -86,16 +86,17 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
         return np.where(mass >= constant, moved, centres)
 
     def path(self, numbers: NDArray[np.int64], body: Centres) -> list[NDArray[np.float64]]:
-        """Centres before each iteration and after the last, from the released numbers of one model."""
+        """Centres before each iteration and after the last one, from the released numbers of one model."""
         centres = [body.table(self.points.width)]
         for sums in numbers.reshape(self.iterations, self.clusters, -1):
             centres.append(self.next_centres(centres[-1], sums))
         return centres
 
     def nearest(self, rows: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The nearest cluster of each record, (n,), the first of equals.
+        """The nearest cluster of each record, (n,); the first one if several are equally near.
 
-        It maximises 2 x c - ||c||^2, a whole number below 2^53, which is exact in any order of summation. `rows` are
+        It maximises 2 x.c - ||c||^2 over centres c. This is a whole number below 2^53, hence exact in any order of
+        summation. `rows` are
         (n, width + 1) of `Points.rows`; `centres` are (clusters, width) whole numbers.
         """
         scores = rows[:, :-1] @ (2.0 * centres.T) - np.sum(centres * centres, axis=1)
@@ -115,7 +116,7 @@ class KMeans(msgspec.Struct, frozen=True, kw_only=True, tag="k_means", forbid_un
 
     @property
     def work_of_another_run(self) -> Work:
-        """Work of another run on mapped points; it starts at the same centres, but has its own noise."""
+        """Work of another run on mapped points, which starts at the same centres but has its own noise."""
         size = self.points.coordinates
         placing = self.clusters * (size + _CLUSTER_COST) + 40 * size + _ITERATION_COST
         return Work(self.iterations * placing, self.iterations * _ONCE)

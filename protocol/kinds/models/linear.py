@@ -1,9 +1,9 @@
 """Linear classifiers by output perturbation: logistic regression, linear support vectors, and both on random features.
 
-Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1, for sums in place of means: the number of records is private. The
-curator minimises J(w) = sum of loss(y w.v / radius) + (regulariser / 2) ||w||^2 over all records, v their vectors and
-y = 1 or -1 their labels. The loss softplus(k (a - m)) / k has slopes in [-1, 0]; a = 0 and k = 1 is the logistic one, a
-= 1 the hinge, with a corner as sharp as k.
+Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1, with sums in place of means, since the number of records is
+private. The curator minimises J(w) = sum of loss(y w.v / radius) + (regulariser / 2) ||w||^2 over all records with
+vectors v and labels y = 1 or -1. The loss of a margin m is softplus(k (a - m)) / k, whose slopes lie in [-1, 0]. With a
+= 0 and k = 1 it is the logistic loss; with a = 1 it is the hinge, rounded less for larger k.
 """
 
 import math
@@ -46,7 +46,7 @@ TURN = STEPS * STEPS
 
 @lru_cache(maxsize=8)
 def frequencies(seed: int, width: int, count: int) -> NDArray[np.float64]:
-    """(width, count) whole steps of 2^-12 turns a unit, each normal with a deviation of one radian a unit."""
+    """Random frequencies, (width, count) whole steps of 2^-12 turns a unit: normal, of deviation one radian a unit."""
     numbers = normals(seed, "frequencies", width * count).reshape(width, count)
     steps: NDArray[np.float64] = np.rint(numbers * (STEPS / (2 * math.pi)))
     steps.flags.writeable = False
@@ -55,10 +55,10 @@ def frequencies(seed: int, width: int, count: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def cosines(radius: int, count: int) -> NDArray[np.float64]:
-    """Whole numbers radius / sqrt(count) cos(turn), rounded towards 0, at `TABLE` places of a turn: (TABLE,) float64.
+    """The values radius / sqrt(count) cos(phase), rounded towards 0, at `TABLE` phases of a turn: (TABLE,) float64.
 
-    `count` squares of a cosine and its sine add up to at most radius^2; where a rounding says otherwise, the cosine is
-    one step shorter.
+    The squares of `count` cosines and sines add up to at most radius^2: a cosine that rounding makes too long is
+    shortened by one step.
     """
     amplitude = radius / math.sqrt(count)
     table: NDArray[np.float64] = np.trunc(
@@ -71,13 +71,13 @@ def cosines(radius: int, count: int) -> NDArray[np.float64]:
 
 
 def feature_rows(points: NDArray[np.float64], seed: int, count: int, radius: int) -> NDArray[np.float64]:
-    """(n, 2 count) whole numbers of length at most `radius` (L2): all cosines, then all sines.
+    """Random features, (n, 2 count) whole numbers: first cosines, then sines. A row's length is at most `radius` (L2).
 
     Args:
         points: (n, width) whole steps of 2^-12.
-        seed: of the frequencies.
-        count: how many frequencies.
-        radius: in whole steps.
+        seed: seed of the frequencies.
+        count: number of frequencies.
+        radius: largest length, in whole steps.
     """
     # Whole numbers below 2^45: exact in whatever order they are added.
     phases = (points @ frequencies(seed, points.shape[1], count)).astype(np.int64)
@@ -88,18 +88,18 @@ def feature_rows(points: NDArray[np.float64], seed: int, count: int, radius: int
 
 
 TOLERANCE = Fraction(1, 256)
-"""Largest L2 norm of the gradient at which the curator stops, rounding errors included; one record's gradient is at
+"""Largest L2 norm of the gradient at which the curator stops, with rounding errors. One record's gradient has norm at
 most 1."""
 MOST_FREQUENCIES = 511
 MOST_COORDINATES = 1024
 NEWTON_STEPS = 25
-"""Number of steps in the stated work; most data sets take fewer than ten."""
+"""Number of Newton steps that the stated work allows; most data sets take fewer than ten."""
 _ROW_COST = 120
 _LOSS_COST = 500
-"""Work of one record's exponentials in one step."""
+"""Work per record and Newton step of the loss's exponentials."""
 _COSINE_COST = 200
 _FREQUENCY_ONCE = CALL_ONCE
-"""Work of drawing one coordinate of a frequency."""
+"""Work per coordinate of each frequency of drawing it."""
 _ONCE = 200 * CALL_ONCE
 
 Steps = Annotated[int, msgspec.Meta(ge=16, le=2**20)]
@@ -109,7 +109,8 @@ Sharpness = Annotated[int, msgspec.Meta(ge=1, le=8)]
 class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of the three linear classifiers.
 
-    Whole numbers q are released, one per coordinate: w = q / (steps regulariser), and a record's score is w.v / radius.
+    One whole number q is released for each coordinate; w = q / (steps * regulariser), and a record's score is w.v /
+    radius.
     """
 
     regulariser: Rational  # of the sum of losses, at least 1 (not of their mean)
@@ -119,7 +120,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def sharpness_of_loss(self) -> int:
-        """Sharpness k of the loss, as in the module's text."""
+        """Sharpness k of the loss, as in the module's docstring."""
         return 1
 
     @property
@@ -134,12 +135,12 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def unit(self) -> int:
-        """Number of a vector's steps in one unit."""
+        """Number of steps of a vector that make one unit."""
         raise NotImplementedError
 
     @property
     def length_above(self) -> int:
-        """An upper bound on the length (L2) of every vector, in steps."""
+        """Upper bound on the length (L2) of every vector, in steps."""
         raise NotImplementedError
 
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,7 +157,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return 1
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What the settings must be, if they do not fit together; "" if they do."""
         if self.regulariser.fraction < 1:
             return "a regulariser of at least 1"
         if self.length_above > root_above(2 * self.unit**2):  # errors of floats grow with the length
@@ -164,40 +165,40 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "" if self.coordinates <= MOST_COORDINATES else f"at most {MOST_COORDINATES} coordinates"
 
     def label_complaint(self, schema: Schema) -> str:
-        """The label that it needs, where the schema has another; "" where it fits."""
+        """The label that the method needs, if the schema has another; "" if it fits."""
         return "" if len(schema.classes) == 2 else "a label of two classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """floor(sqrt(D) steps (c b + 2 tolerance)) + D, for D coordinates of vectors of length at most b units.
+        """Largest L1 change, floor(sqrt(D) steps (c b + 2 tolerance)) + D, for D coordinates and vectors of length b.
 
         J is strongly convex with the regulariser, and c records change its gradient by at most c b anywhere, so they
-        move its minimiser by at most c b / regulariser (L2). What is released lies within tolerance / regulariser of
-        it, before it is rounded. In steps, and in L1, that is sqrt(D) steps (c b + 2 tolerance); rounding to whole
-        numbers adds at most one for each coordinate.
+        move its minimiser by at most c b / regulariser (L2). The solver stops within tolerance / regulariser of the
+        minimiser. In steps, and in L1, the change is sqrt(D) steps (c b + 2 tolerance); rounding to whole numbers adds
+        at most one for each coordinate.
         """
         return self._moved(most_records_per_unit)
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """Change by a label, which moves the gradient by at most 1 vector (logistic loss) or 2 (hinge)."""
+        """Largest L1 change by a label, which moves the gradient by at most 1 vector (logistic loss) or 2 (hinge)."""
         return self._moved((2 if self.margin else 1) * most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """Change of the numbers if c records' gradients of size b are removed and as many added."""
+        """Largest L1 change if the gradients of c records, each of length b, are replaced."""
         return self._moved(2 * most_records_per_unit)
 
     def _moved(self, vectors: int) -> int:
-        """Change of the numbers if the gradient moves by at most so many vectors; see `sensitivity`."""
+        """Largest L1 change, as in `sensitivity`, if the gradient moves by at most this number of vectors."""
         moved = vectors * Fraction(self.length_above, self.unit) + 2 * TOLERANCE
         return math.isqrt(math.floor(self.coordinates * (self.steps * moved) ** 2)) + self.coordinates
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.width_of_map, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases."""
+        """Number of released numbers of one model."""
         return self.coordinates
 
     def work(self, body: Body, schema: Schema) -> Work:
@@ -218,12 +219,12 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def work_once_of_features(self) -> int:
-        """Work of preparing it."""
+        """Work of preparing these features, whatever the number of records."""
         return 0
 
 
 class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_regression", forbid_unknown_fields=True):
-    """The logistic loss: the score is the log odds of the second class."""
+    """Logistic regression: the score is the log odds of the second class."""
 
     points: Points  # how a record becomes its vector
 
@@ -253,7 +254,7 @@ class LogisticRegression(LinearModel, frozen=True, kw_only=True, tag="logistic_r
 
 
 class LinearSvm(LogisticRegression, frozen=True, kw_only=True, tag="linear_svm", forbid_unknown_fields=True):
-    """A support vector machine: the hinge loss, its corner rounded."""
+    """A support vector machine, with a hinge loss whose corner is rounded."""
 
     sharpness: Sharpness = 4  # k; the rounded loss exceeds the hinge by at most log(2) / k
 
@@ -266,7 +267,7 @@ class LinearSvm(LogisticRegression, frozen=True, kw_only=True, tag="linear_svm",
 
 
 class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid_unknown_fields=True):
-    """A support vector machine on random Fourier features: approximately that of the kernel exp(-||x - x'||^2 / 2).
+    """A support vector machine on random Fourier features, which approximate the kernel exp(-||x - x'||^2 / 2).
 
     Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 3. The bandwidth is in the factors of the feature map.
     """

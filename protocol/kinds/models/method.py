@@ -30,7 +30,7 @@ def words(seed: int, purpose: str, count: int) -> NDArray[np.uint64]:
 
 
 def normals(seed: int, purpose: str, count: int) -> NDArray[np.float64]:
-    """`count` standard normal numbers, (count,) float64, by the quantile function of 53 bits each."""
+    """`count` standard normal numbers, (count,) float64: the quantile function of 53 random bits each."""
     shares = ((words(seed, purpose, count) >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
     return np.array([_NORMAL.inv_cdf(share) for share in shares.tolist()])
 
@@ -47,7 +47,7 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Vectors (x, constant) of whole numbers, with the length of x at most `radius` (L2).
 
     A record's point is that of a feature map, on the grid of 2^-12. It is shrunk into the unit ball, scaled to `radius`
-    whole steps, and extended by a constant coordinate. All of it is a function of that record and the plan alone, to
+    whole steps, and extended by a constant coordinate. The vector is a function of that record and the query alone, to
     the last bit.
     """
 
@@ -62,7 +62,7 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def most_sum(self) -> int:
-        """Largest L1 length of a vector: ||x||_1 <= sqrt(d) ||x||_2, and the constant."""
+        """Largest L1 length of a vector: ||x||_1 <= sqrt(d) ||x||_2 for d coordinates of x, plus the constant."""
         return math.isqrt(self.width * self.radius**2) + self.constant
 
     @property
@@ -83,9 +83,10 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def rows(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """The vectors of grid points: (n, width) whole steps of 2^-12 -> (n, coordinates) whole numbers.
 
-        x = p radius / max(4096, ||p||), rounded towards 0. The square of the length is below 2^49, so it is exact, and
-        so is its root rounded up: a root that is not whole lies further than 2^-26 from every whole number. The
-        quotient lies 2^-25 from the next whole number, or is one: the division cannot round across it.
+        x = p radius / max(4096, ||p||) for a point p, rounded towards 0. ||p||^2 is a whole number below 2^49, so it is
+        exact, and so is its root rounded up: a root that is not whole lies further than 2^-26 from every whole number.
+        A quotient that is not whole lies at least 2^-25 from every whole number, so the division cannot round across
+        one.
         """
         lengths = np.ceil(np.sqrt(np.sum(points * points, axis=1)))
         shrunk: NDArray[np.float64] = np.trunc(points * self.radius / np.maximum(lengths, STEPS)[:, None])
@@ -95,7 +96,7 @@ class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def root_above(square: int) -> int:
-    """The smallest whole number that is at least the root of a whole number."""
+    """The square root of a whole number, rounded up to a whole number."""
     root = math.isqrt(square)
     return root + (root * root < square)
 
@@ -104,13 +105,13 @@ MOST_ATTRIBUTES = MOST_WIDTH
 
 
 class Mapped(msgspec.Struct, frozen=True, tag="mapped", forbid_unknown_fields=True):
-    """Points of a feature map."""
+    """The question for a method that reads the points of a feature map."""
 
     features: FeatureMap
 
 
 class Moments(msgspec.Struct, frozen=True, tag="moments", forbid_unknown_fields=True):
-    """Mean and variance of a numeric attribute within [lower, upper]; values outside count as the nearer bound."""
+    """A numeric attribute counted by mean and variance; values outside [lower, upper] count as the nearer bound."""
 
     attribute: Name
     lower: float
@@ -121,7 +122,7 @@ class Moments(msgspec.Struct, frozen=True, tag="moments", forbid_unknown_fields=
             msgspec.structs.force_setattr(self, name, float(getattr(self, name)))
 
     def check(self, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY) unless the attribute is a number and the bounds rise."""
+        """Raise RemoteProtocolError(BAD_QUERY) unless the attribute is numeric and `lower` is below `upper`."""
         if not isinstance(schema.find(self.attribute), NumericAttribute):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "a numeric attribute of the card")
         finite = all(-MOST_MAGNITUDE <= bound <= MOST_MAGNITUDE for bound in (self.lower, self.upper))
@@ -131,13 +132,13 @@ class Moments(msgspec.Struct, frozen=True, tag="moments", forbid_unknown_fields=
 
 
 class Attributes(msgspec.Struct, frozen=True, tag="attributes", forbid_unknown_fields=True):
-    """Attributes, each counted in bins or by its moments."""
+    """The question for naive Bayes: attributes, each counted in bins or by its moments."""
 
     attributes: Annotated[tuple[FeatureBins | Moments, ...], msgspec.Meta(min_length=1, max_length=MOST_ATTRIBUTES)]
 
 
 class Centres(msgspec.Struct, frozen=True, tag="centres", forbid_unknown_fields=True):
-    """Points of a feature map, and the centres with which k-means begins.
+    """The question for k-means: a feature map, and the centres with which it begins.
 
     `centres` holds clusters x width little-endian int32 in steps of the plan's points, row by row.
     """
@@ -147,7 +148,7 @@ class Centres(msgspec.Struct, frozen=True, tag="centres", forbid_unknown_fields=
 
     @classmethod
     def of(cls, features: FeatureMap, centres: NDArray[np.int64]) -> "Centres":
-        """From whole numbers (clusters, width)."""
+        """Make the question from whole-number centres (clusters, width)."""
         return cls(features, np.ascontiguousarray(centres, "<i4").tobytes())
 
     def table(self, width: int) -> NDArray[np.float64]:
@@ -159,14 +160,14 @@ Body = Mapped | Attributes | Centres
 
 
 def check_map(features: FeatureMap, width: int, schema: Schema, field: str) -> None:
-    """Raise RemoteProtocolError (BAD_QUERY, NOT_IN_PLAN) unless a map fits the schema and has the planned width."""
+    """Raise RemoteProtocolError (BAD_QUERY, NOT_IN_PLAN) unless the map fits the schema and has the planned width."""
     features.check(schema, f"{field}.features")
     if features.width != width:
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, f"{field}.features", f"a map of {width} coordinates")
 
 
 def wrong_body(body_type: type[Body], field: str) -> RemoteProtocolError:
-    """The refusal of another method's body."""
+    """The error for another method's body."""
     return RemoteProtocolError(RefusalCode.NOT_IN_PLAN, field, f"a body of type {body_type.__struct_config__.tag!r}")
 
 
@@ -203,10 +204,10 @@ class Method(Protocol):
         """Largest L1 change if a unit's records change arbitrarily."""
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit; reads no record."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit; reads no record."""
 
     def length(self, body: Body, schema: Schema) -> int:
-        """How many numbers one model releases; only the type of `body` must be right."""
+        """Number of released numbers of one model; only the type of `body` must be right."""
 
     def work(self, body: Body, schema: Schema) -> Work:
-        """Total work, for a checked body."""
+        """Work of fitting one model, for a checked body."""

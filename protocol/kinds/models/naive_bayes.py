@@ -14,19 +14,19 @@ from protocol.refusals import RefusalCode
 from protocol.schema import Schema
 
 MOMENT_CELLS = 4
-"""(S - u)^2, 2 u (S - u), u^2 and S^2 for a missing value: see `NaiveBayes`."""
+"""Number of cells of an attribute that is counted by its moments; `NaiveBayes` describes them."""
 _ATTRIBUTE_COST = 1000
 _ATTRIBUTE_ONCE = 60 * CALL_ONCE
 
 
 class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", forbid_unknown_fields=True):
-    """Sums by class (Vaidya, Shafiq, Basu and Hong 2013), of which one record moves S^2 in each attribute.
+    """Sums by class (Vaidya, Shafiq, Basu and Hong 2013). For each attribute, a record adds numbers that sum to S^2.
 
-    The numbers of an attribute are a table (cells, classes), and each record adds S^2 in all to the column of its
-    class. In an attribute that is counted in bins, all of it goes to the record's bin. One that is told by its moments
-    has four cells: a value at u of S steps between the bounds adds (S - u)^2, 2 u (S - u) and u^2 to the first three, a
-    missing one adds S^2 to the fourth. So a class's sum of u is (second / 2 + third) / S, its sum of u^2 is the third,
-    and its number of records is the sum of all cells of any attribute, over S^2.
+    The numbers of an attribute are a table (cells, classes); a record adds to the column of its class. If the attribute
+    is counted in bins, it adds S^2 to its bin. An attribute counted by its moments has four cells: a value at u of S
+    steps between the bounds adds (S - u)^2, 2 u (S - u) and u^2 to the first three, and a missing value adds S^2 to the
+    fourth. So a class's sum of u is (second / 2 + third) / S, its sum of u^2 is the third cell, and its number of
+    records is the sum of all cells of any attribute, divided by S^2.
     """
 
     binned: Annotated[int, msgspec.Meta(ge=0, le=MOST_ATTRIBUTES)]  # how many attributes are counted in bins
@@ -44,29 +44,29 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         return self.binned + self.moments
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What the settings must be, if they do not fit together; "" if they do."""
         if not self.binned + self.moments:
             return "at least one attribute"
         return "" if self.moments or self.steps == 1 else "steps of 1 where there are no moments"
 
     def label_complaint(self, schema: Schema) -> str:
-        """The label that it needs, where the schema has another; "" where it fits."""
+        """The label that the method needs, if the schema has another; "" if it fits."""
         return "" if schema.classes else "a label of classes"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """A record adds S^2 in each attribute, all of it at least 0."""
+        """Largest L1 change: a record adds numbers of at least 0 that sum to S^2, in each attribute."""
         return most_records_per_unit * (self.binned + self.moments) * self.weight
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """In each attribute S^2 leaves the column of one class and enters another's."""
+        """Largest L1 change by a label: in each attribute, S^2 moves from one class's column to another's."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """In each attribute S^2 leaves some cells and enters others."""
+        """Largest L1 change by other attributes: in each attribute, S^2 moves from some cells to others."""
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, field)
         moments = sum(isinstance(attribute, Moments) for attribute in body.attributes)
@@ -83,7 +83,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
         )
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases."""
+        """Number of released numbers of one model."""
         if not isinstance(body, Attributes):
             raise wrong_body(Attributes, "body")
         return sum(self.cells(body, schema)) * len(schema.classes)

@@ -11,7 +11,7 @@ from protocol.limits import CALL_ONCE
 from protocol.schema import Schema
 
 _ROW_COST = 200
-"""Clipping one coordinate: square, root, product, rounding."""
+"""Work per record and coordinate of clipping: square, root, product and rounding."""
 _ONCE = 100 * CALL_ONCE
 
 
@@ -25,7 +25,7 @@ class SecondMoments(NamedTuple):
 
 
 def split_moments(numbers: NDArray[np.int64], coordinates: int) -> SecondMoments:
-    """The released numbers of one model, in their order: products with i <= j row by row, label products, square."""
+    """Split the released numbers of one model: products v_i v_j with i <= j row by row, y v_j, and y^2."""
     size = coordinates * (coordinates + 1) // 2
     products = np.zeros((coordinates, coordinates), np.int64)
     upper = np.triu_indices(coordinates)
@@ -50,7 +50,7 @@ class PrincipalComponents(
         return 1
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What the settings must be, if they do not fit together; "" if they do."""
         return ""
 
     def label_complaint(self, schema: Schema) -> str:
@@ -70,13 +70,13 @@ class PrincipalComponents(
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases."""
+        """Number of released numbers of one model."""
         return self.points.coordinates * (self.points.coordinates + 1) // 2
 
     def work(self, body: Body, schema: Schema) -> Work:
@@ -100,22 +100,23 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         return 1
 
     def complaint(self) -> str:
-        """What the settings must be, where they do not fit together; "" where they do."""
+        """What the settings must be, if they do not fit together; "" if they do."""
         return ""
 
     def label_complaint(self, schema: Schema) -> str:
-        """The label that it needs, where the schema has another; "" where it fits."""
+        """The label that the method needs, if the schema has another; "" if it fits."""
         return "" if schema.label_bounds is not None else "a numeric label"
 
     def sensitivity(self, most_records_per_unit: int) -> int:
-        """Largest L1 change: `Points.most_products`, |y| ||v||_1 and y^2."""
+        """Largest L1 change: the sum of `Points.most_products` and the largest |y| ||v||_1 and y^2."""
         most = self.label_steps
         return most_records_per_unit * (self.points.most_products + most * self.points.most_sum + most**2)
 
     def moved_by_label(self, most_records_per_unit: int) -> int:
-        """From y to y' the numbers move by |y - y'| (A + |y + y'|) at most, A the length of v (L1).
+        """Largest L1 change by a label: at most |y - y'| (A + |y + y'|) from y to y', where A is the length of v (L1).
 
-        With |y - y'| = x that is at most x (A + 2 Y - x), and x at most 2 Y; the largest is found in whole numbers.
+        If |y - y'| = x and labels are at most Y, this is at most x (A + 2 Y - x), where x is at most 2 Y. The largest
+        value is found in whole numbers.
         """
         length = self.points.most_sum
         moved = min(2 * self.label_steps, (length + 2 * self.label_steps) // 2)
@@ -126,13 +127,13 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
         return 2 * self.sensitivity(most_records_per_unit)
 
     def check_body(self, body: Body, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) for a body that does not fit."""
+        """Raise RemoteProtocolError (NOT_IN_PLAN, BAD_QUERY) if the body does not fit."""
         if not isinstance(body, Mapped):
             raise wrong_body(Mapped, field)
         check_map(body.features, self.points.width, schema, field)
 
     def length(self, body: Body, schema: Schema) -> int:
-        """Numbers that one model releases."""
+        """Number of released numbers of one model."""
         return self.points.coordinates * (self.points.coordinates + 3) // 2 + 1
 
     def work(self, body: Body, schema: Schema) -> Work:
@@ -141,7 +142,7 @@ class LinearRegression(msgspec.Struct, frozen=True, kw_only=True, tag="linear_re
 
 
 def product_work(body: Body, points: Points) -> Work:
-    """Work of mapping, clipping and multiplying."""
+    """Work of mapping, clipping and multiplying, for methods of this module."""
     if not isinstance(body, Mapped):
         raise wrong_body(Mapped, "body")
     size = points.coordinates
