@@ -1,8 +1,8 @@
 """A learner's run on a SuperLink, driven by the learner's own process: none of it is executed anywhere else.
 
 Flower starts a run from an app bundle (FAB), and whoever holds the SuperLink's secret may fetch the run's task. Our
-bundle holds no code but a random text, so its hash is unique to this run. A learner fetches the task by that hash, so
-it never gets, or takes away, the task of another learner or of a foreign app.
+bundle holds a random text and no code, so its hash is unique to this run. A learner fetches the task by that hash, so
+it never takes the task of another learner or of a foreign app.
 """
 
 import hashlib

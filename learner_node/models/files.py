@@ -188,8 +188,7 @@ def load(path: str | Path, learner: str | None = None, repeat: int = 0) -> Study
         repeat: the repeat whose model to load from a folder.
 
     Raises:
-        ConfigurationError: there is no such model (the text lists those that exist), or the file is not a sound model
-            file.
+        ConfigurationError: there is no such model (the text lists those that exist), or the file is damaged.
     """
     where = Path(path)
     return load_model(find_model(where, learner, repeat) if where.is_dir() else where)

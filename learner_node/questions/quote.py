@@ -116,20 +116,15 @@ class QuoteRow:
 class Target:
     """What a quote must know of the curators.
 
-    Args:
-        sites: number of curators, at most MOST_SITES.
-        size: number of records at all curators together, after the contribution bound, at most MOST_TARGET_SIZE. None
-            assumes that every curator has as many as the source.
-        most_records_per_unit: contribution bound c.
-        pooling: how their answers are pooled.
-        willing: what they allow by their cards.
+    `size` is the number of records at all curators together that count under the contribution bound, at most
+    MOST_TARGET_SIZE. None assumes that every curator has as many as the source.
     """
 
-    sites: int = 1
+    sites: int = 1  # number of curators, at most MOST_SITES
     size: int | None = None
-    most_records_per_unit: int = 1
-    pooling: Pooling = SUMMED
-    willing: Willing = UNWILLING
+    most_records_per_unit: int = 1  # contribution bound c
+    pooling: Pooling = SUMMED  # how their answers are pooled
+    willing: Willing = UNWILLING  # what they allow by their cards
 
     @property
     def pool(self) -> SecurePool | None:

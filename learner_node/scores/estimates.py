@@ -255,29 +255,21 @@ _ROUNDING = 1e-9
 class AccuracyEstimate:
     """The accuracy and the area under the ROC curve (AUC) that a learner may expect on records like the private ones.
 
-    Attributes:
-        accuracy: posterior median of the share of records that the model classifies correctly, in [0, 1].
-        low, high: central 95 % of the posterior, `low <= accuracy <= high`.
-        majority, majority_low, majority_high: the same of what always answering the more frequent class would score.
-        p_value: posterior probability that the model is no better than the majority class, see `estimate_accuracy`.
-        auc: posterior median of the AUC, in [0, 1]: the share of pairs of records, one of each class, that the model's
-            probabilities put in order; equal ones count one half.
-        auc_low, auc_high: central 95 %, `auc_low <= auc <= auc_high`.
-        ranking_p_value: posterior probability that the AUC is at most 1/2, see there.
-        method: what it is, in words.
+    Estimates are posterior medians in [0, 1], each with the ends of the central 95 % of its posterior. The AUC is the
+    share of pairs of records, one of each class, that the model's probabilities put in order; ties count one half.
     """
 
     accuracy: float
     low: float
     high: float
-    majority: float
+    majority: float  # the accuracy of always predicting the more frequent class
     majority_low: float
     majority_high: float
-    p_value: float
+    p_value: float  # posterior probability that the model is no better than that, see `estimate_accuracy`
     auc: float
     auc_low: float
     auc_high: float
-    ranking_p_value: float
+    ranking_p_value: float  # posterior probability that the AUC is at most 1/2, see `estimate_accuracy`
     method: str = METHOD
 
     @property

@@ -104,8 +104,7 @@ class Study(StudyState):
     def withdraw(self) -> list[str]:
         """Close an accepted plan of which nothing was asked yet, which refunds it; then another may be proposed.
 
-        Returns the curators to which: those that accepted, were closed, and whose cards are unchanged. All others are
-        out.
+        Returns the curators that accepted it, were closed and have unchanged cards; all others are out.
         """
         accepted = self.survivors
         self.close()
