@@ -1,1 +1,1 @@
-"""What the published numbers are made with: campaigns of runs, peers, tables and pages."""
+"""The laboratory that makes the published numbers: campaigns of runs, peers, tables and pages."""

@@ -1,6 +1,6 @@
-"""What an additive question brings beside cells.
+"""The gain of an additive question beside cells.
 
-It may be about named attributes, all, or chosen ones; or half of the budget is spent on either.
+The question is about named attributes, all, or chosen ones; or half of the budget is spent on it and half on cells.
 """
 
 import time
@@ -71,7 +71,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
 
 
 def document(results: Averages) -> Document:
-    """A table of accuracy and AUC."""
+    """The document: a table of accuracy and AUC."""
     columns = [
         *names("problem; epsilon; way"),
         number("accuracy", "accuracy", ".1f"),

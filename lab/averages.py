@@ -45,11 +45,11 @@ class Mean(msgspec.Struct, frozen=True):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The value less the error, and more."""
+        """The ends of the interval: value minus error, value plus error."""
         return self.value - self.error, self.value + self.error
 
     def text(self, form: str, factor: float = 1.0) -> str:
-        """Value ± error, both times a factor; the value alone of a single run. The error has no sign."""
+        """Value ± error, both times a factor. A single run has its value alone. The error has no sign."""
         value = f"{factor * self.value:{form}}"
         return f"{value} ± {factor * self.error:{form.removeprefix('+')}}" if self.runs > 1 else value
 
@@ -59,7 +59,7 @@ class Interval(Mean, frozen=True):
 
     @staticmethod
     def spread(values: Any) -> float:
-        """Half of the interval."""
+        """Half of the interval's width, by Student's t."""
         runs = len(values)
         return float(t.ppf((1 + COVERAGE) / 2, runs - 1) * values.std(ddof=1) / math.sqrt(runs))
 
@@ -88,9 +88,9 @@ def mean_text(mean: Mean | None, form: Callable[[float], str] = decimal, digits:
 
 
 def mean_columns(names: str) -> list[Column[Any]]:
-    """Three columns of a CSV file for each name (apart by spaces): value, `_error` and `_runs`.
+    """Three columns of a CSV file for each name in a text with spaces: value, `_error` and `_runs`.
 
-    What is None is left empty.
+    None leaves a cell empty.
     """
     return [
         Column(name if part == "value" else f"{name}_{part}", partial(_filed, name, part))
@@ -152,7 +152,7 @@ def averages(
 ) -> Averages:
     """Average runs by their names.
 
-    `named` has a run with its names once for each row that it is in; `numbers`: name -> what is made of a row's runs.
+    `named` has (names, run) once for each row that a run is in. `numbers` has, by name, the function of a row's runs.
     """
     rows = []
     for names, pairs in grouped(named, lambda pair: pair[0], *order).items():
@@ -162,7 +162,7 @@ def averages(
 
 
 def names(headings: str, first: int = 0) -> list[Column[Average]]:
-    """Columns of the names from a place on; headings are apart by semicolons."""
+    """Columns of the names from the index `first` on; headings are separated by semicolons."""
     return [
         Column(heading, lambda row, at=at: row.names[at], names=True)  # type: ignore[misc]
         for at, heading in enumerate(headings.split("; "), first)
@@ -192,7 +192,7 @@ def number(
 
 
 def covers(share: float, runs: int, forgiven: float) -> bool:
-    """Whether at least `WANTED` of the intervals hold, less so many standard errors of that share."""
+    """Whether at least `WANTED` of the intervals hold, less `forgiven` standard errors of that share."""
     return share >= WANTED - forgiven * float(np.sqrt(WANTED * (1.0 - WANTED) / runs))
 
 
@@ -204,7 +204,7 @@ def marked(text: str, *, fine: bool) -> str:
 def log_chart(
     name: str, lines: Sequence[Series], steps: Iterable[float], across: str, *, left: float = 14.0, **more: Any
 ) -> Figure:
-    """Lines over a logarithmic axis of what is named, which begins `left`; `more` as of `line_chart`."""
+    """A chart of named lines over a logarithmic axis that begins at `left`; `more` goes to `line_chart`."""
     axis = log_axis((place.x for line in lines for place in line.places), left=left, right=108 - left)
     return line_chart(name, lines, axis, steps, across=f"{across}, logarithmic", **more)
 

@@ -1,6 +1,6 @@
 """The study of bounds: accuracies of `cells` with one thing at a time made ideal, what each costs, bars in reach.
 
-No curator is involved: exact counts and seeded noise, in the form and of the law that curators answer. The learner is
+No curator is involved: exact counts get seeded noise of the curators' law, in the form of their answers. The learner is
 `cells` without its networks, but for two settings; `tests/lab/test_bounds.py` holds it against the strategy itself.
 """
 
@@ -50,7 +50,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the tables: `cells`, but for what is named."""
+    """One row of the tables: `cells` with the named changes."""
 
     name: str  # in the cells
     title: str  # in the tables
@@ -69,12 +69,12 @@ class Setting:
 
     @property
     def generated(self) -> bool:
-        """Whether it needs a problem of which more records can be drawn."""
+        """Whether the setting needs a problem from which more records can be drawn."""
         return self.source_times > 1 or self.private_drawn > 1
 
     @property
     def private_drawn(self) -> int:
-        """How often the problem's private records are drawn."""
+        """How many times the problem's number of private records is drawn."""
         return self.private_times + (self.averaged_over == "others")
 
 
@@ -179,7 +179,7 @@ def encoded(draw: Draw) -> Data:
 
 
 def load(dataset: str, setting: Setting, seed: int) -> Data:
-    """The records of a run; of several times as many, the first are those of the problem, and so are the test's.
+    """The records of a run. If more are drawn, the first are the problem's own; test records are the same always.
 
     Raises ValueError: more records are needed than the problem has.
     """
@@ -198,7 +198,7 @@ def load(dataset: str, setting: Setting, seed: int) -> Data:
 
 
 def cell_count(data: Data, setting: Setting) -> int:
-    """The number of cells by the strategy's rule; without noise it is that of epsilon 1."""
+    """The number of cells by the strategy's rule; without noise the rule uses epsilon 1."""
     sizes = len(data.source), len(data.private)
     if setting.many_cells:
         return cell_count_rule(*sizes, np.inf, 1, most=MANY_CELLS)
@@ -216,7 +216,7 @@ def noisy_counts(data: Data, partition: NearestCentre, epsilon: str, seed: int) 
 
 
 def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]:
-    """Cells that were drawn, and the share of test records that the learner gets right."""
+    """The number of cells, and the share of test records that the learner classifies correctly."""
     features = standardising_map(data.source)
     partition = kmeans_cells(data.source, features, cell_count(data, setting), seed)
     counts = noisy_counts(data, partition, setting.epsilon, seed)
@@ -329,7 +329,7 @@ DIFFERENCES = (
     ("0.1", "leaving out the networks", "networks-0.1", "cells-0.1"),
     (INFINITE, "a kernel instead of the network (both on exact labels)", "h*", "exact"),
 )
-"""At which epsilon, what costs accuracy, the setting without that cost, the setting with it."""
+"""(epsilon, cause of a cost in accuracy, the setting without that cost, the setting with it)."""
 RESOLVED_ERRORS = 2.0  # standard errors beyond which a difference is bold; of one run no difference is
 OURS = {"1": ("cells-1", "networks-1"), "0.1": ("cells-0.1", "networks-0.1")}
 """Epsilon of a bar -> settings that a learner can have."""
@@ -337,7 +337,7 @@ IDEALS = {
     "1": ("no-noise", "no-noise-1000", "source-1", "private-1", "others-1", "where-1", "exact", "h*"),
     "0.1": ("private-0.1", "others-0.1", "where-0.1", "no-noise", "no-noise-1000", "exact", "h*"),
 }
-"""Epsilon of a bar -> settings that are asked whether they would reach it."""
+"""Epsilon of a bar -> ideal settings that are compared with it."""
 
 READING = (
     "Accuracy on the test records in percent, mean ± standard error (runs). No learner can have these ideals; they say "
@@ -403,12 +403,12 @@ class Amount(Mean, frozen=True):
 
     @property
     def resolved(self) -> bool:
-        """Whether it is far enough from 0."""
+        """Whether the mean differs from 0 by enough standard errors."""
         return self.runs > 1 and abs(self.value) > RESOLVED_ERRORS * self.error
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one thing costs: at which epsilon, what it is, points by data set."""
+    """The cost of one thing in points, by data set, at one epsilon."""
 
     epsilon: str
     cause: str = msgspec.field(name="what")
@@ -416,7 +416,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """All that the runs say."""
+    """The findings of all runs."""
 
     runs: tuple[Run, ...]  # in the order of their file
     accuracies: dict[str, dict[str, Amount]]  # setting -> data set -> accuracy in percent

@@ -1,4 +1,4 @@
-"""What the cells of all studies have in common: whose they are, their epsilons, and how they are grouped."""
+"""The common parts of all studies' cells: their tasks, their epsilons, and their grouping."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
@@ -25,12 +25,12 @@ class TaskCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Task:
-        """The task that it is the result of."""
+        """The task that this cell is the result of."""
         return Task(self.problem, self.maker, self.epsilon, self.seed)
 
 
 class Run(TaskCell, frozen=True):
-    """A cell that is numbers alone, by name."""
+    """A cell that holds only numbers, by name."""
 
     numbers: dict[str, float]
     seconds: float = 0.0
@@ -67,7 +67,7 @@ def place(names: Sequence[Any], name: object) -> int:
 def grouped(items: Iterable[Item], key: Callable[[Item], Key], *ranks: Rank) -> dict[Key, list[Item]]:
     """Items by key, each group in the order of the items.
 
-    With ranks, which sort the groups, a key is a tuple with a part for each rank.
+    With ranks, each key is a tuple with a part for each rank, and the groups are sorted by these ranks.
     """
     groups: dict[Key, list[Item]] = {}
     for item in items:
@@ -87,6 +87,6 @@ def by_seed(cells: Iterable[Any]) -> list[Any]:
 
 
 def differences(first: Iterable[Item], second: Iterable[Item], value: Callable[[Item], float]) -> list[float]:
-    """First less second in a number, seed by seed over those that both have."""
+    """A number of `first` minus that of `second`, for each seed that both have."""
     left, right = ({cell.seed: value(cell) for cell in cells} for cells in (first, second))  # type: ignore[attr-defined]
     return [left[seed] - right[seed] for seed in sorted(left.keys() & right.keys())]

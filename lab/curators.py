@@ -1,4 +1,4 @@
-"""Who answers the questions of a study: curators with room for whatever it asks, or exact counts with seeded noise."""
+"""The answerers of a study: curators whose policy allows every question, or exact counts with seeded noise."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -35,7 +35,7 @@ def learn_from_counts(
     labels: NDArray[Any],
     rng: np.random.Generator,
 ) -> Learnt:
-    """What a strategy of one question about label counts learns; the noise is a share of each site.
+    """The model that a strategy of one question about label counts learns. Each site adds its share of the noise.
 
     The private records are `records[rows]`; rows and their classes, `labels`, have shape (n,).
     """
@@ -58,7 +58,7 @@ def learn_from_counts(
 def last_model(
     strategy: Strategy, problem: Problem, records: Records, labels: NDArray[np.bool_], rng: np.random.Generator
 ) -> AnyModel:
-    """The last model of a strategy of any plan about two classes, whose every question is rehearsed.
+    """The last model of a strategy about two classes with any plan. Each question is answered in rehearsal.
 
     `records` are the n private ones; `labels` (n,) says whether each is of class 1.
     """
@@ -84,7 +84,7 @@ def roomy_policy(
     members: Sequence[bytes] = (),
     kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Policy:
-    """A policy that lets one learner ask whatever it likes.
+    """A policy that lets one learner ask any question.
 
     A curator of a `simulation` signs as not private; `printed` lets it also answer by the paper's mechanism, whose
     claim is wrong. `members` are identity keys of the curators that it sums with; `kinds`, further kinds -> limits.

@@ -49,7 +49,7 @@ def auc_error(labels: NDArray[np.bool_], score: Floats, units: NDArray[np.generi
     Args:
         labels: (n,) whether a test record has label 1; both labels occur.
         score: (n,) that is to be higher there.
-        units: (n,) whose record it is; None: each record is a unit.
+        units: (n,) privacy unit of each record; None if each record is a unit.
 
     Raises:
         ValueError: one label does not occur.
@@ -151,9 +151,9 @@ def compute(task: Task) -> Run:
 def learnt(
     split: Split, labels: NDArray[np.bool_], epsilon: Fraction, rng: np.random.Generator
 ) -> tuple[CellsModel, AccuracyEstimate]:
-    """What `cells` with its usual options learns, and what it says of itself.
+    """The model that `cells` learns with its usual options, and its claims about itself.
 
-    `labels` (n,) of the private ones.
+    `labels` (n,) are those of the private records.
     """
     most = 1 if split.units is None else split.units.most
     problem = Problem(split.source, epsilon, len(split.sites), len(labels), most, split.seed)
@@ -173,7 +173,7 @@ def _coins(share: float, count: int, units: NDArray[np.object_] | None, rng: np.
 
 
 def _exact(probability: NDArray[np.float64], share: float) -> tuple[float, float, float, float]:
-    """Accuracy and AUC under coin flips, each with no error."""
+    """Expected accuracy and AUC under coin flips, each followed by a standard error of 0."""
     ones = float(np.mean(probability > 0.5))
     return ones * share + (1 - ones) * (1 - share), 0.0, 0.5, 0.0
 

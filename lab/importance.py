@@ -1,7 +1,7 @@
 """Importance weights as a second way to do Pb. 1, beside the least squares of Eq. 2: on C, D, E and CTG-B.
 
-The tables are those of docs/importance-weights.md. The published mechanism of Ji and Elkan (2013) is played on floats,
-outside of any curator: it is a reference for the weights alone.
+The tables are those of docs/importance-weights.md. The published mechanism of Ji and Elkan (2013) is computed with
+floats, outside of any curator. It is a reference for the weights alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +81,8 @@ READING = (
 )
 SILENT = ("paper-c", "paper-c, tilt", "importance")  # those that are also asked with next to no noise
 SILENT_BINS = 16
-"""Of each attribute then, as in the paper's reproduction: the rule for noise would give a bin to each record."""
+"""Bins of each attribute without noise, as in the paper's reproduction: the rule for noise would give a bin to each
+record."""
 Vector = NDArray[np.float64]
 Points = NDArray[np.float64]
 
@@ -109,7 +110,7 @@ class Plane:
 
 
 def distance(first: Points, second: Points) -> float:
-    """Total variation of two sets of records over the cells of a pair, mean over all pairs; in percent."""
+    """Total variation between two sets of records over the cells of a pair, as a mean over all pairs, in percent."""
     return float(50 * np.abs(first - second).sum(axis=1).mean())
 
 
@@ -125,12 +126,12 @@ def _bounded(points: Points, radius: float) -> Points:
 
 
 def discriminator(private: Points, public: Points, regulariser: float) -> Vector:
-    """Coefficients b that tell private records from public ones, (k,): regularised logistic regression.
+    """Coefficients b (k,) of a regularised logistic regression that separates private from public records.
 
-    It minimises the logistic losses, private records as positive and public ones as negative, plus
-    regulariser |b|^2 / 2. One private record more or less moves the minimiser by at most 1 / regulariser in the
-    Euclidean norm, as a loss has a slope of at most 1 and the objective is strongly convex. The objective is a sum, not
-    a mean: the number of private records is private.
+    It minimises the logistic losses, private records as positive and public ones as negative, plus regulariser |b|^2 /
+    2. One private record more or less moves the minimiser by at most 1 / regulariser in the Euclidean norm, as a loss
+    has a slope of at most 1 and the objective is strongly convex. The objective is a sum, not a mean: the number of
+    private records is private.
 
     `private` (m, k), rows in the unit ball; `public` (n, k), likewise; `regulariser` is positive.
     """
@@ -164,7 +165,7 @@ def published_weights(private: Points, public: Points, regulariser: float, epsil
 
 
 def _points(split: Split) -> tuple[Points, Points, Points]:
-    """Standardised by the source: source, private and test records."""
+    """Source, private and test records, standardised by the source."""
     features = standardising_map(split.source)
     source, private, test = (coordinates(features, records) for records in (split.source, split.private, split.test))
     return source, private, test

@@ -1,8 +1,7 @@
-"""What is learnt on one split: a study of ours, and what is trained in site on all private records and their labels.
+"""Learning on one split: by a study of ours, or in site on all private records and their labels.
 
-A study of ours has real curators over every site's records, real noise, signed messages, a real ledger. What is missing
-is the distance: messages are handed over by direct calls. What is trained in site are peers, which are private, and
-what is not.
+A study of ours has real curators over every site's records, real noise, signed messages, and a real ledger. Messages
+are handed over by direct calls. In site, private peers and models without privacy are trained.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +29,13 @@ from protocol.envelopes import SigningKey
 from simulations.carriers.direct import direct_federation
 
 SILENT_EPSILON = Fraction(1000)
-"""Epsilon where no noise is wanted: with 40 partitions a draw beyond one half has a probability below 1e-5."""
+"""Epsilon for a study without noise: with 40 partitions a draw beyond one half has a probability below 1e-5."""
 Claims = Callable[[Learned], Mapping[str, float]]
 """A study -> what its learner says about itself, such as `estimated_accuracy` in percent."""
 
 
 class WrongCostError(AssertionError):
-    """A ledger holds another sum than the learner asked for or claims: nothing may be reported of such a study."""
+    """A ledger's sum differs from the epsilon that the learner asked for or claims: no result may be reported."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Answer:
 
 
 def claims_nothing(_learned: Learned) -> Mapping[str, float]:
-    """For strategies that say nothing about themselves."""
+    """No claims, for strategies that say nothing about themselves."""
     return {}
 
 
@@ -71,7 +70,7 @@ def accuracy_claims(learned: Learned) -> Mapping[str, float]:
 def federated(
     sites: Sequence[Site], pooling: PoolingName = "sum", kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> tuple[Federation, Callable[[], Fraction]]:
-    """Curators of these sites, and what the costliest of them was charged by its ledger; else as `make_study`."""
+    """Curators of these sites, and a function that reads the largest charge in their ledgers; else as `make_study`."""
     learner = SigningKey.generate()
     keys = {site.name: SigningKey.generate() for site in sites}
     members = [key.public for key in keys.values()] if pooling == SECURE else []
@@ -126,9 +125,9 @@ def run_study(
     pooling: PoolingName = "sum",
     kinds: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Answer:
-    """As `make_study`; also predict the test records.
+    """Make a study, as `make_study` does, and predict the test records.
 
-    `claims` is what the learner says about itself, before it sees a test record.
+    `claims` computes the learner's statements about itself, before it sees a test record.
     """
     learned = make_study(split, strategy, options, epsilon, pooling=pooling, kinds=kinds)
     extras = dict(claims(learned))

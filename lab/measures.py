@@ -1,4 +1,4 @@
-"""What one strategy's predictions on the test records are worth."""
+"""Measures of one strategy's predictions on the test records."""
 
 import msgspec
 import numpy as np

@@ -108,7 +108,7 @@ def regression(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]
 
 
 def clustered(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
-    """Private k-means at every site: the mean over the sites of what each one's clusters explain."""
+    """Private k-means at every site: the mean over the sites of the variance that their clusters explain."""
     federation, charged = federated(split.sites, kinds=KINDS)
     answer, _ = ask_clusters(federation, lambda _: split.source, clusters=CLUSTERS, epsilon=epsilon, seed=split.seed)
     points = points_of(answer.features, split.test)
@@ -125,7 +125,7 @@ def projected(split: Split, epsilon: Fraction) -> tuple[float, float, Fraction]:
 
 
 def peer(name: str) -> Callable[[Split, Fraction], tuple[float, float, Fraction]]:
-    """What is trained without privacy on all records."""
+    """A peer that is trained without privacy on all records."""
     return lambda split, _: (*scores(train_peer(split, None, name, 0.0).probability, split.test_labels), Fraction(0))
 
 
@@ -194,7 +194,7 @@ def numbered(split: Split) -> tuple[SchemaFile, list[pl.DataFrame], Callable[[ob
 
 
 def points_of(features: FeatureMap, records: Records) -> Floats:
-    """Points in units, those longer than 1 shrunk to that, as the curators see them."""
+    """Points in units, as the curators see them: points longer than 1 are shrunk to length 1."""
     points = coordinates(features, records)
     return np.asarray(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0))
 
@@ -359,7 +359,7 @@ def _score(results: Findings, epsilon: str, row: tuple[str, str]) -> Cell:
 
 
 def _charged(results: Findings, row: tuple[str, str]) -> str:
-    """Whether every costliest ledger holds what was asked for; what it holds, where it does not."""
+    """Whether each study's costliest ledger holds the asked epsilon; if not, the sum that it holds."""
     points = [point for point in results.points if (point.problem, point.way) == row and point.epsilon != INFINITE]
     if not points:
         return "–"

@@ -1,4 +1,4 @@
-"""What `expril quote` foretells of `cells`, held against what came true: the tables of docs/quote.md.
+"""The forecasts of `expril quote` for `cells` beside the results: the tables of docs/quote.md.
 
 Each problem of the comparison and each built-in scenario of two classes is quoted, once knowing nothing, once with the
 prevalence and the AUC of the best model without privacy stated. Problems came true in docs/learning (20 splits each);
@@ -126,7 +126,7 @@ def request_for(data: str) -> Request:
 
 
 def foretell(task: Task) -> Run:
-    """The ranges of one quote, of the rule's number of cells."""
+    """The ranges of one quote, with the number of cells by the rule."""
     epsilon, data = parse_rational(task.epsilon), data_of(task.problem, 0)
     problem = Problem(data.split.source, epsilon, data.quoted_sites, data.size, data.most, 0)
     (row,) = quote(
@@ -187,7 +187,7 @@ def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None =
 
 
 def document(results: Averages) -> Document:
-    """How often ranges hold, and each of them."""
+    """The document: how often ranges hold, and each range."""
     stated = {row.names: row for row in results.rows if row.names[2] == PREVALENCE_AND_AUC}
     nothing = [
         row for row in results.rows if (*row.names[:2], PREVALENCE_AND_AUC) in stated and row.names[2] == NOTHING
@@ -226,7 +226,7 @@ def _range(row: Average, name: str) -> str:
 
 
 def _shares_that_hold(sort: str, rows: Sequence[Average]) -> list[Column[tuple[str, str, str]]]:
-    """Over the problems or over the scenarios."""
+    """How often ranges hold, over the problems or over the scenarios."""
 
     def over(way: tuple[str, str, str], value: Callable[[Average, str], float]) -> str:
         stated, name, epsilon = way

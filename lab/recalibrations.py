@@ -1,4 +1,4 @@
-"""What a validation's recalibration gains where risks are wrong, and loses where they are right.
+"""The gain of a validation's recalibration if risks are wrong, and its loss if they are right.
 
 The true risks of a population are known: logits are normal about a centre that gives the prevalence. The model says
 other ones, logit P = (truth - m) / slope + m + shift, m their mean, so an intercept and a slope mend them. Differences
@@ -59,7 +59,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """For people, and key of the results."""
+        """The setting's name for people, which is also the key of its results."""
         return f"{self.size} records, prevalence {self.prevalence:g}, shift {self.shift:+g}, slope {self.slope:g}"
 
     def answers(self) -> Iterator["Answer"]:
@@ -140,7 +140,7 @@ def _brier(risks: Floats, stated: Floats) -> float:
 
 
 def _gain(score: str, least: float) -> Summary:
-    """The mean change by a rule, times 1,000; a run in which the rule is off counts as 0."""
+    """The mean change by a rule, times 1,000. A run in which the rule does not apply counts as 0."""
     return mean(lambda run: 1000.0 * run.numbers[score] if run.numbers["factor"] > least else 0.0)
 
 

@@ -1,8 +1,8 @@
-"""How right the stated risks are: their mean, its interval, and their spread, over populations that are known exactly.
+"""How right the stated risks are: their mean, its interval, and their spread, over populations known exactly.
 
-The settings are a design in which each pair of levels of any two of seven factors meets. A population is 20,000
-records whose class probabilities are known, so that means, slopes and scores are expectations over labels, not chance.
-Private records are drawn from it, with replacement; no curator is involved: see `exact_counts`.
+The settings are a design in which each pair of levels of any two of seven factors meets. A population is 20,000 records
+whose class probabilities are known, so that means, slopes and scores are expectations over labels, not chance. Private
+records are drawn from it, with replacement; no curator is involved: see `exact_counts`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """For people, and key of the results."""
+        """The setting's name for people, which is also the key of its results."""
         unit = "" if self.most == 1 else f", {self.most} a unit"
         return (
             f"{self.prevalence:g} of {self.classes}, {SITES} x {self.records:,}{unit}, {self.signal}, {self.pooling}, "
@@ -78,7 +78,7 @@ class Setting:
 def design() -> dict[str, Setting]:
     """Every prevalence with every size; the other factors' levels are chosen one row after the other.
 
-    Of the candidates for a row that is taken which meets most pairs of levels that have not met.
+    Each row is the candidate with the most pairs of levels that no earlier row has.
     """
     factors = list(FACTORS.values())
     sizes = [len(levels) for levels in factors]
@@ -255,7 +255,8 @@ def _regression(
 def calibration_slope(probability: Floats, truth: Floats) -> float | None:
     """Slope b of logit P = a + b logit(probability) that is likeliest for labels of the true probabilities.
 
-    None where the model says one probability. With expected labels: no chance of a test set enters.
+    None if the model states one probability for all. Labels are taken in expectation, so the slope has no test-set
+    noise.
 
     `probability` (n,) that the model says; `truth` (n,) true ones.
     """

@@ -1,4 +1,4 @@
-"""What one run of one problem is made of: whose records are private, what the learner holds, what is tested."""
+"""The parts of one run of one problem: the private records, the learner's records, and the test records."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -236,7 +236,7 @@ class Problem:
 
 
 def split_of(draw: Draw, seed: int, paper: PaperDataset | None = None, *, declared: int | None = None) -> Split:
-    """A draw as one curator and a learner hold it.
+    """A draw as a split between one curator and a learner.
 
     The curator declares the size in the paper's row of Table 1, or else `declared`.
     """

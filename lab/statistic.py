@@ -1,7 +1,8 @@
 """The study of statistics: how far private medians and quartiles are off, by method, against the number of records.
 
-Populations are invented ones that are hard for a mean, and stays in hospital. Each method does as a curator but for the
-noise, which is numpy's. A cell is records drawn once, and every method's error on them over many draws of its noise.
+Populations are invented ones that are hard for a mean, and stays in hospital. Each method computes as a curator does,
+except that numpy draws the noise. A cell is records drawn once, and every method's error on them over many draws of its
+noise.
 """
 
 import math
@@ -130,7 +131,7 @@ class Sample:
 
 
 def no_noise(sample: Sample) -> Values:
-    """The quantile of the records itself."""
+    """The quantile of the records, without noise."""
     return np.full(DRAWS, float(sample.centre))
 
 

@@ -1,7 +1,7 @@
-"""The study of synthetic data sets for the same records at the same epsilon, and what each is worth on real records.
+"""The study of synthetic data sets for the same records at the same epsilon, and their worth on real records.
 
-Rows may be weighted and softly labelled, as those of `models.synthetic` are; a row of weight 2 counts as two
-rows, and one of class 1 with probability p as p of a row of class 1 and 1 - p of one of class 0.
+Rows may be weighted and softly labelled, as those of `models.synthetic` are; a row of weight 2 counts as two rows, and
+one of class 1 with probability p as p of a row of class 1 and 1 - p of one of class 0.
 """
 
 import time
@@ -58,7 +58,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class WeightedRecords:
-    """A data set, real or synthetic. Raises ValueError: any of the above does not hold."""
+    """A data set, real or synthetic. Raises ValueError if an array violates the comment beside it."""
 
     matrix: Matrix  # (n, p) float64, finite
     weights: Vector  # (n,) not negative, with a positive sum
@@ -86,7 +86,10 @@ class WeightedRecords:
         return float(np.average(self.probability, weights=self.weights))
 
     def hard(self) -> tuple[Matrix, NDArray[np.int64], Vector]:
-        """Rows, labels and weights for a learner of hard labels: each row once a class that it has a part in."""
+        """Rows, labels and weights for a learner of hard labels.
+
+        A row occurs once for each class in which it has weight.
+        """
         weights = np.concatenate([self.weights * (1 - self.probability), self.weights * self.probability])
         labels = np.repeat([0, 1], len(self.matrix)).astype(np.int64)
         weighed = weights > 0

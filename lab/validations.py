@@ -2,8 +2,8 @@
 
 The population is known: the private half of a scenario's records, from which units are drawn with replacement, site by
 site, as many as there are. So the exact curve of the population is known, and an answer has both the chance of the draw
-and the noise. The score is a logistic regression on the test records, of which every other seed is twice as sure as it
-should be. No curator is involved: exact counts and seeded noise, in the form that curators answer.
+and the noise. The score is a logistic regression on the test records. Every other seed doubles its logits, so that it
+is too sure. No curator is involved: exact counts get seeded noise, in the form of the curators' answers.
 """
 
 from collections import defaultdict

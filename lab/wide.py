@@ -60,7 +60,7 @@ QUIET: dict[str, Any] = {"use_legacy_attributes": False, "l1_ratios": (0.0,)}
 
 
 def wide_split(kind: str, columns: int, sites: int, size: int, seed: int) -> Split:
-    """Records of a logistic model of ten columns in random places; slopes differ by up to three times.
+    """Records of a logistic model of ten columns in random places. Its slopes differ by a factor of at most three.
 
     `kind` is a key of `KINDS`; there are at least 10 columns, and about `size` records at each site.
     """

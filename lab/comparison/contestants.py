@@ -1,7 +1,7 @@
-"""Everything that is compared, one line each: our strategies, the peers, what is trained in site; and a cell of it.
+"""The contestants, one line each: our strategies, the peers, and models trained in site; and one cell.
 
-A strategy of ours asks real curators. What is trained in site, and every peer, sees the private records themselves. A
-cell is what one of them gave on one run of one problem at one epsilon.
+A strategy of ours asks real curators. Models trained in site and peers see the private records themselves. A cell holds
+a contestant's result on one run of one problem at one epsilon.
 """
 
 import time
@@ -83,12 +83,12 @@ class Contestant:
     settings: dict[str, str] = field(default_factory=dict)
 
     def speaks_of(self, problem: str) -> bool:
-        """Whether it is run there."""
+        """Whether the contestant is run on a problem."""
         return self.problems is None or problem in self.problems
 
 
 def no_options(_split: Split, _epsilon: Fraction) -> Options:
-    """A strategy as it comes."""
+    """No options: a strategy with its defaults."""
     return {}
 
 
@@ -103,17 +103,17 @@ def one_population(_split: Split, _epsilon: Fraction) -> Options:
 
 
 def eight_named(_split: Split, _epsilon: Fraction) -> Options:
-    """Eight that a first look at these data named, most of them in published scores of readmission."""
+    """Eight attributes that a first look at these data named, most of them in published scores of readmission."""
     return {"attributes": list(OF_READMISSION)}
 
 
 def published_attributes(_split: Split, _epsilon: Fraction) -> Options:
-    """What the LACE index and the HOSPITAL score look at, as far as these records have it."""
+    """The attributes of the LACE index and the HOSPITAL score that these records have."""
     return {"attributes": LACE_OR_HOSPITAL}
 
 
 def paper_options(split: Split, epsilon: Fraction) -> Options:
-    """Networks, questions and bins as the paper has them; for a problem not of the paper, as the strategy comes."""
+    """Networks, questions and bins of the paper; the strategy's defaults for a problem that is not the paper's."""
     network = PROBLEMS[split.problem].network
     if split.paper is None:
         return network
@@ -159,7 +159,7 @@ def ours(  # noqa: PLR0913 - each is stated alone
 
 
 def trained(name: str, kind: PeerKind) -> Contestant:
-    """A peer, or what is trained in site without privacy."""
+    """A peer, or a model trained in site without privacy."""
     delta = delta_of(kind)
     return Contestant(
         name,
@@ -195,7 +195,7 @@ OF_READMISSION = (
 (Donze et al. 2013) or LACE (van Walraven et al. 2010); discharge and age are covariates of Strack et al. (2014)."""
 OTHER_RUNS = 10  # runs of each perspective that was not chosen; enough to see that none is far ahead
 IN_SITE: Mapping[str, Mapping[str, Any]] = MappingProxyType({MODEL.name: {}})
-"""What curators answer beside counts, where a model is fitted in site."""
+"""The query kinds that curators answer beside counts if a model is fitted in site."""
 SELECTING: Mapping[str, Mapping[str, Any]] = MappingProxyType({STATISTIC.name: {}})
 """The same where attributes are chosen before cells."""
 CONTESTANTS: dict[str, Contestant] = {
@@ -306,7 +306,7 @@ def tasks(order: Order) -> list[Task]:
 
 
 def runs_of(contestant: Contestant, problem: str, runs: int) -> int:
-    """How many of `runs` a contestant gets on a problem: the least of its own cap, the problem's, and that of both."""
+    """How many of `runs` a contestant gets on a problem: the least of its cap, the problem's and the pair's."""
     if not contestant.speaks_of(problem):
         return 0
     big = PROBLEMS[problem].most_runs
@@ -315,7 +315,7 @@ def runs_of(contestant: Contestant, problem: str, runs: int) -> int:
 
 
 def asked_epsilons(contestant: Contestant, epsilons: Sequence[str]) -> tuple[str, ...]:
-    """At which epsilons a contestant is run."""
+    """The epsilons at which a contestant is run."""
     if contestant.group == "ceiling":
         return (INFINITE,)
     private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= contestant.lowest_epsilon)

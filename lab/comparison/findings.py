@@ -1,4 +1,4 @@
-"""What a comparison says: from finished cells to rows, means over runs, differences run by run, averages."""
+"""The findings of a comparison: rows, means over runs, differences run by run, and averages of finished cells."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Groups = Mapping[tuple[str, str, str], Sequence[Outcome]]
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """What a learner said of its models, against the test records; means over the runs, in percent."""
+    """A learner's claims about its models beside the test records; means over the runs, in percent."""
 
     estimated: float  # the accuracy that it expects
     low: float  # of its interval
@@ -106,7 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def private(self) -> tuple[str, ...]:
-        """The finite ones of these."""
+        """The finite epsilons of the rows."""
         return tuple(epsilon for epsilon in self.epsilons if epsilon != INFINITE)
 
     def find(self, dataset: str, strategy: str, epsilon: str) -> Row | None:
@@ -260,7 +260,7 @@ AIM_DISTANCE = 1.0  # percentage points from h* at epsilon 1, on the problems of
 
 
 def least(dataset: str, epsilon: str, in_site: float | None) -> float:
-    """The bar in percent, or the same distance from our h* as it had from its own where that is less.
+    """The bar in percent. If our h* is below the bar's reference, the bar is lowered by as much.
 
     `in_site`: mean accuracy of our h*; None where it was not run.
     """
@@ -270,7 +270,7 @@ def least(dataset: str, epsilon: str, in_site: float | None) -> float:
 
 @dataclass(frozen=True)
 class Standing:
-    """One bar and who stands where."""
+    """One bar, and the strategies' standing beside it."""
 
     dataset: str
     epsilon: str  # of the bar
@@ -292,7 +292,7 @@ class Standing:
 
     @property
     def aim(self) -> bool | None:
-        """Whether the default strategy is within a point of h*; None where that is no aim."""
+        """Whether the default strategy is within a point of h*; None unless epsilon is 1 and both were run."""
         if self.epsilon != "1" or self.in_site is None or self.default is None:
             return None
         return self.default.mean >= self.in_site - AIM_DISTANCE

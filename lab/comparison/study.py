@@ -95,7 +95,7 @@ class Leaders:
 
 
 def leaders(comparison: Comparison) -> list[Leaders]:
-    """At each finite epsilon."""
+    """The leaders at each finite epsilon."""
     bars = [bar for bar in standings(comparison) if bar.met is not None]
     lines = []
     for epsilon in comparison.private:
@@ -114,7 +114,7 @@ def leaders(comparison: Comparison) -> list[Leaders]:
 
 
 def secure_gain(comparison: Comparison, epsilon: str) -> tuple[float, float] | None:
-    """Mean over data sets of what secure sums gain, run by run, and its standard error."""
+    """Mean gain of secure sums over the data sets, from paired runs, and its standard error."""
     rows = [comparison.find(dataset, SECURE_DEFAULT, epsilon) for dataset in comparison.averaged]
     gains = [
         (row.difference, row.difference_error or 0.0)
@@ -127,7 +127,7 @@ def secure_gain(comparison: Comparison, epsilon: str) -> tuple[float, float] | N
 
 
 def leaders_table(comparison: Comparison) -> Table[Leaders]:
-    """The default strategy beside the best peer, the bars that it meets, and what secure sums give."""
+    """A table of the default strategy beside the best peer, its met bars, and the gain of secure sums."""
     return Table.of(
         f"Where {comparison.default} stands",
         [
@@ -173,7 +173,7 @@ def bars_table(comparison: Comparison) -> Table[Standing]:
 
 
 def needed(bar: Standing) -> str:
-    """The bar's number, and what our h* makes of it where that is less."""
+    """The bar's number, and the lowered number if our h* is below the reference."""
     return f"{bar.number:.1f}" if bar.needed == bar.number else f"{bar.number:.1f}, by distance {bar.needed:.1f}"
 
 
@@ -240,7 +240,7 @@ def spread(row: Row | None) -> str:
 
 
 def measure_tables(comparison: Comparison, measure: Measure) -> dict[str, Table[Line]]:
-    """For each finite epsilon everything at it, and what is not private below; that alone where there is no other."""
+    """A table for each finite epsilon, with results without privacy below; those alone if there is no epsilon."""
     silent = _lines(comparison, INFINITE)
     reference = Group(silent, "not private, for reference")
     tables = {
@@ -253,7 +253,7 @@ def measure_tables(comparison: Comparison, measure: Measure) -> dict[str, Table[
 
 
 def brief(table: Table[Line]) -> Table[Line]:
-    """The same for a terminal: no deviations, the runs after the names, a line between the groups."""
+    """A table in a form for a terminal: no deviations, the runs after the names, a line between the groups."""
     first, *columns, _ = table.columns
 
     def name(line: Line) -> str:
@@ -351,7 +351,7 @@ def difference_tables(comparison: Comparison) -> dict[str, Written]:
 
 
 def _difference(row: Row | None) -> str:
-    """The paired difference with its standard error; one pair has none."""
+    """The paired difference with its standard error; a single pair has no error."""
     if row is None or row.difference is None:
         return "–"
     return with_error(signed(row.difference), row.difference_error if row.pairs > 1 else None)
@@ -568,7 +568,7 @@ def claim_charts(comparison: Comparison, keys: Sequence[Key]) -> list[Figure]:
     colours = dict(zip(comparison.epsilons, keys, strict=True))
 
     def series(row: Row, claims: Claims) -> Series:
-        """One point: those of different data sets are no curve."""
+        """A series of one point, since points of different data sets are no curve."""
         colour = colours[row.epsilon]
         text = f"{claims.estimated:.1f} % expected, {claims.observed:.1f} % observed"
         place = Place(claims.estimated, claims.observed, (claims.observed, claims.observed), text)

@@ -1,8 +1,8 @@
-"""The same experiment with a valid holdout: a real curator with a ledger and real noise is asked, and may refuse.
+"""The blog's experiment with a valid holdout: a real curator with a ledger and real noise is asked, and may refuse.
 
-The learner knows its training accuracy, and states what it believes: that accuracy less the gap that it was last told.
-"Close" leaves its belief as it is and costs nothing more; counts correct it, and end an instance. When its answers are
-spent it asks no more.
+The learner knows its training accuracy, and states the accuracy that it believes in: that of training less the gap last
+answered. The answer "close" leaves its belief as it is and costs nothing more. Counts correct the belief and end an
+instance. When its answers are spent, it asks no more.
 """
 
 import math
@@ -77,7 +77,7 @@ def plan_holdout(epsilon: Fraction, turns: int, threshold: int) -> PlannedHoldou
 
 
 def hypothesis_of(model: Model) -> Mlp:
-    """A logistic model as a network without hidden layers, of the same predictions but for rounding."""
+    """A logistic model as a network without hidden layers. Its predictions are the same up to rounding."""
     weights = model.weights * (MOST_WEIGHT / max(np.abs(model.weights).max(), 1e-9))
     features = [NumericFeature(attribute=_name(column), offset=0, factor=1, imputation=0) for column in model.variables]
     return Mlp.of(FeatureMap(features=tuple(features)), [(weights[None, 1:], weights[:1])])
@@ -102,7 +102,7 @@ def _name(column: int) -> str:
 
 @dataclass
 class Asking:
-    """A learner's way through one holdout."""
+    """A learner's questions to one holdout and its belief after each."""
 
     study: Study  # opened with the curator
     turns: int
@@ -162,8 +162,8 @@ def ask_each_step(data: DataSet, sizes: Sizes, epsilon: Fraction) -> tuple[Grown
 def ask_each_candidate(data: DataSet, sizes: Sizes, epsilon: Fraction) -> tuple[Grown, Answers]:
     """As the blog: ask of every candidate of a step, and choose the one believed to be best.
 
-    Among so many candidates the training accuracies of some are far from the test's by chance alone, without any
-    overfitting. The threshold is the largest such distance to be expected, so that answers are not spent on these.
+    Among many candidates some training accuracies are far from the test's by chance alone, without overfitting. The
+    threshold is the largest distance to be expected by chance, so that no answers are spent on these.
     """
     turns = questions(VARIABLES, min(sizes.steps, CANDIDATE_STEPS))
     spread = math.sqrt(1 / len(data.train) + 1 / len(data.test)) / 2

@@ -1,10 +1,10 @@
 """The blog's synthetic data, from what its authors' published code says of them.
 
-The post tells 2000 rows, a class of 50 % prevalence, ten variables that carry signal and a hundred that do not, but not
-how strong the signal is. Its authors' code does (github.com/WinVector/Examples, DiffPriv/PrivStep): a fair coin gives
+The post describes 2000 rows, a class of 50 % prevalence, ten variables with signal and a hundred without, but not how
+strong the signal is. Its authors' code says it (github.com/WinVector/Examples, DiffPriv/PrivStep): a fair coin gives
 the class, and a variable is normal with variance 1 and mean +0.1 or -0.1 by the class where it carries signal, else 0.
-The best rule, the sign of the sum of the ten, is then right for 62.4 % of records, which is what the post's plots
-come up to.
+The best rule, the sign of the sum of the ten, is then right for 62.4 % of records, which is what the post's plots come
+up to.
 """
 
 import math

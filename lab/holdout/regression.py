@@ -1,4 +1,4 @@
-"""Unpenalised logistic regression, and forward stepwise choice of its variables, whatever a candidate is scored by.
+"""Unpenalised logistic regression, and forward stepwise choice of its variables by any score.
 
 A model with one variable more differs little from the one without it. So all candidates of a step take Newton steps
 with the curvature at the current model, factorised once (the chord method). It converges linearly, and to the maximum
@@ -118,7 +118,7 @@ class Model:
     weights: Matrix  # of the intercept and of these
 
     def right(self, part: Part) -> int:
-        """How many records it predicts correctly: class 1 where the probability is at least one half."""
+        """How many records it predicts correctly. The prediction is class 1 if the probability is at least one half."""
         scores = with_intercept(part.columns[:, list(self.variables)]) @ self.weights
         return int(((scores >= 0) == part.labels).sum())
 
@@ -159,8 +159,7 @@ class Grown:
 def grow(data: DataSet, test: Part, score: Score, steps: int) -> Grown:
     """Choose variables one by one, each by its score among all that are left.
 
-    Fresh records are looked at only after a choice, to say how good it was; there are at least as many variables as
-    steps.
+    Fresh records are used only after a choice, to measure it. There are at least as many variables as steps.
     """
     remaining = np.arange(data.train.columns.shape[1])
     design, weights = np.ones((len(data.train), 1)), np.zeros(1)
@@ -202,7 +201,7 @@ def _shares(scores: Matrix, part: Part) -> Numbers:
 
 
 def by_test(offer: Offer) -> Numbers:
-    """The naive score: how much more of the test records are right."""
+    """The naive score: how many more test records are classified correctly."""
     return offer.test - offer.test_before
 
 

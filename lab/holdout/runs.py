@@ -49,12 +49,12 @@ class Run(TaskCell, frozen=True):
 
     @property
     def believed(self) -> list[float]:
-        """Accuracy by step, in percent, that the procedure's user believes in: the test's, or else the estimates."""
+        """Accuracy by step, in percent, that the user believes in: the estimates, or else the test accuracy."""
         return list(self.estimates) or self.percent("test")
 
     @property
     def signals_found(self) -> list[int]:
-        """Signal variables that were chosen up to each step."""
+        """Number of signal variables that were chosen up to each step."""
         return [int(number) for number in np.cumsum(self.signal)]
 
 

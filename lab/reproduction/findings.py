@@ -1,4 +1,4 @@
-"""What the paper published, and what runs say beside it: its table, its tests, its curves, and what closes gaps."""
+"""The paper's published table, tests and curves beside those of our runs, and the settings that close gaps."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,7 +84,7 @@ NOT_SIGNIFICANT = frozenset({"B", "C"})
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One place of Table 2, ours: mean and sample standard deviation over the runs."""
+    """Our entry at one place of Table 2: mean and sample standard deviation over the runs."""
 
     dataset: str  # its place
     column: str
@@ -115,7 +115,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def standing(self) -> Standing | None:
-        """On which side of the paper's number it lies; None where there is nothing to compare with."""
+        """On which side of the paper's number the entry lies; None if the paper has none."""
         errors = self.standard_errors
         if errors is None or math.isnan(errors):
             return None
@@ -124,9 +124,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         return "above" if errors > 0 else "below"
 
     def closes(self, other: "Entry") -> bool:
-        """Whether it is nearer to the paper than the other, and within two standard errors.
+        """Whether this entry is within two standard errors of the paper, and nearer to it than the other.
 
-        Nearer, because fewer runs alone make a standard error larger.
+        Being nearer is required because fewer runs alone make a standard error larger.
         """
         if self.difference is None or other.difference is None:
             return False
@@ -161,7 +161,7 @@ class Wilcoxon(msgspec.Struct, frozen=True):
 
     @property
     def agreement(self) -> Literal["agrees", "differs", "–"]:
-        """Whether the two say the same."""
+        """Whether our result and the paper's claim agree."""
         if self.noise == "valid":
             return "–"
         return "agrees" if self.paper == self.ours else "differs"
@@ -321,7 +321,7 @@ def gaps(reproduction: Reproduction) -> list[Gap]:
 
 
 def _distance(entry: Entry) -> float:
-    """How far it is from the paper, in standard errors."""
+    """The entry's distance from the paper, in standard errors."""
     errors = entry.standard_errors
     return math.inf if errors is None or math.isnan(errors) else abs(errors)
 

@@ -36,7 +36,7 @@ Noise = Literal["none", "printed", "valid"]
 NOISE_TITLES: dict[Noise, str] = {"none": "no privacy", "printed": "printed mechanism", "valid": "valid mechanism"}
 ORACLE = "oracle"
 SILENT_SCALE = Fraction(1, 1000)
-"""Scale of the noise where none is wanted: a draw beyond 0.03 has a probability below 1e-13."""
+"""Scale of the noise in studies without noise: a draw beyond 0.03 has a probability below 1e-13."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Laboratory:
         return self._accuracy(np.full(len(self._split.test), self._split.private_labels.mean() > 0.5))
 
     def bin_records(self, workload: Sequence[FeatureBins]) -> list[NDArray[np.int64]]:
-        """Exact numbers of private records per bin of each attribute; for a harness's eyes only.
+        """Exact numbers of private records per bin of each attribute. Only a harness may read them.
 
         The bin of missing values is left out: the paper has none, and no record of these data sets is in it.
         """

@@ -1,8 +1,8 @@
 """Runs of an experiment: several are computed together, their networks too, and each leaves one cell.
 
-Each run has a thread of its own, which stops where it needs a network. Once every run that still goes on has stopped,
-whoever came last trains all the networks at once. Which networks share a computation is then settled by the runs alone,
-not by timing. One thread works at a time, so that they do not fight over the interpreter.
+Each run has a thread of its own, which waits when it needs a network. When all unfinished runs wait, the last of them
+trains all the networks at once. So the runs alone decide which networks share a computation, not timing. One thread
+works at a time, so that threads do not compete for the interpreter.
 """
 
 import math
@@ -40,7 +40,7 @@ class _Order:
 
 
 class StoppedError(Exception):
-    """The whole was stopped from outside."""
+    """All runs were stopped from outside."""
 
 
 class Lockstep:

@@ -86,7 +86,7 @@ def spread(column: str, value: Entry | Published | None) -> str:
 
 
 def _standing(entry: Entry) -> Cell:
-    """How many standard errors it is from the paper's, and on which side."""
+    """How many standard errors an entry is from the paper's, and on which side."""
     errors, side = entry.standard_errors, entry.standing
     if errors is None or side is None:
         return Cell("–")
@@ -94,9 +94,9 @@ def _standing(entry: Entry) -> Cell:
 
 
 def epsilons_summary(entry: Entry | None) -> str:
-    """Median and mean over the runs, and where they are infinite how often, as far as they tell.
+    """Median and mean over the runs, and how often a value is infinite.
 
-    The worst case is no matter of runs: it is one number.
+    The worst case is one number, the same in all runs.
     """
     if entry is None:
         return "–"
@@ -427,7 +427,7 @@ SUMMARY = (
 
 
 def _with_reading(reading: str, table: Table[Any] | None) -> list[Block]:
-    """A table below how it is read; nothing where it has no row."""
+    """A table below the text that explains it; nothing if the table has no row."""
     return [Text(reading), table] if table else []
 
 
@@ -459,7 +459,7 @@ def document(reproduction: Reproduction) -> Document:
 
 
 def files(reproduction: Reproduction) -> dict[str, Table[Any]]:
-    """The numbers as CSV files; of what was not made there is none.
+    """The numbers as CSV files. Parts that were not run have no file.
 
     Accuracies, their differences and their deviations are in percent or percentage points with 2 decimals, `ratio` has
     4 decimals, epsilons and p values have 4 significant digits. Infinite values are written "inf", which `float` reads.

@@ -114,17 +114,17 @@ class Theory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def in_range(self) -> bool:
-        """Theorem 5."""
+        """Whether Theorem 5 holds."""
         return self.furthest <= self.most + SLACK
 
     @property
     def below_most(self) -> bool:
-        """Theorem 7 (10)."""
+        """Whether Theorem 7 (10) holds."""
         return self.gain <= self.most + SLACK
 
     @property
     def above_least(self) -> bool:
-        """Theorem 7 (11) as printed, or nothing to hold."""
+        """Whether Theorem 7 (11) holds as printed, or promises nothing."""
         return self.least is None or self.gain >= self.least - SLACK
 
     @property
@@ -142,7 +142,7 @@ class Theory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def above_proved(self) -> bool:
-        """Whether the gain is at least `least_proved`, or nothing to hold."""
+        """Whether the gain is at least `least_proved`, or nothing is promised."""
         return self.least_proved is None or self.gain >= self.least_proved - SLACK
 
 
@@ -161,10 +161,10 @@ def printed_drop(theta: float, most: float, gamma_p: float, gamma_q: float) -> f
 
 
 def proved_drop(theta: float, most: float, gamma_p: float, gamma_q: float) -> float | None:
-    """The same by the paper's proof (section 8.3).
+    """The least drop of an iteration by the paper's proof (section 8.3); None where a gamma is not positive.
 
-    Lemma 13 bounds log E_Q[exp(theta c)] by theta^2 c*^2 / 2 - theta gamma_Q c*, so that in the low regime Lambda is
-    c* (gamma_P + gamma_Q - c* theta / 2): (9) lacks the first c*, which is log 2 = 0.69 for a clipped classifier, and
+    Lemma 13 bounds log E_Q[exp(theta c)] by theta^2 c*^2 / 2 - theta gamma_Q c*, so that in the low regime Lambda is c*
+    (gamma_P + gamma_Q - c* theta / 2): (9) lacks the first c*, which is log 2 = 0.69 for a clipped classifier, and
     promises too much. In the high regime Eq. 48 divides by log 2, so that gamma_Q counts c* / log 2 times.
     """
     if min(gamma_p, gamma_q) <= 0:

@@ -1,8 +1,8 @@
-"""Whole studies at so many sites, and single questions to curators of which some fall silent at a step.
+"""Whole studies at a number of sites, and single questions to curators, some of which fall silent at a step.
 
-Curators, noise, ledgers and learner are real; what is missing is the distance. A curator that falls silent gets no
-request from that step on, and nothing comes back from it. Measured are how good a model is, and what of a question is
-opened, charged and carried.
+Curators, noise, ledgers and learner are real, and messages are handed over by direct calls. A curator that falls silent
+gets no request from that step on, and nothing comes back from it. Measured are how good a model is, and what of a
+question is opened, charged and carried.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,7 +159,7 @@ class Round(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked, of whom, and who falls silent."""
+    """A question, the curators asked, and those that fall silent."""
 
     pooling: PoolingName  # "sum" or "secure"
     sites: int  # n
@@ -234,12 +234,12 @@ def open_curators(sites: int, seed: int) -> Curators:
 
 
 def bins_of(numbers: int) -> FeatureBins:
-    """A partition of so many cells, the one for missing ages among them."""
+    """A partition of `numbers` cells, one of them for missing ages."""
     return FeatureBins("age", tuple(np.linspace(0.0, OLDEST, numbers)[1:-1]))
 
 
 def exact_counts(curators: Curators, names: Iterable[str], numbers: int) -> NDArray[np.float64]:
-    """What these curators would answer together without noise, (numbers,)."""
+    """The sum of these curators' exact counts, without noise, (numbers,)."""
     ages = np.concatenate([curators.ages[name] for name in names])
     counts = np.zeros(numbers)
     np.add.at(counts, np.searchsorted(bins_of(numbers).edges, ages, side="right"), 1.0)
