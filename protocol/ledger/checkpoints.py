@@ -10,8 +10,8 @@ of tlog-witness's add-checkpoint: the older size, a consistency proof, the check
     head <hash of the last entry> <its inclusion proof>
     handover <index> <entry> <signature> <its inclusion proof>        one a change of the curator's key, in order
 
-The lines after the third are extension lines. Unlike other extensions they are proven, by the root and by the keys
-before. So whoever knows the curator's first key can check a checkpoint by itself.
+The lines after the third are extension lines. The root and the earlier keys prove them, so whoever knows the curator's
+first key can check a checkpoint without the ledger.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,7 @@ from protocol.ledger.notes import (
 
 ORIGIN, WITNESS = "expril/ledger/", "expril/witness/"
 """Prefixes of public keys in hexadecimal, for names of ledgers and of witnesses. No other text that a curator signs
-begins with the first, so a checkpoint never passes for a signed message, head or card, nor one of these for a
-checkpoint."""
+begins with the first, so a checkpoint and a signed message, head or card never pass for each other."""
 MOST_ENTRIES = 2**48
 MOST_TIME = 2**63 - 1
 _TIME = 8
@@ -51,7 +50,7 @@ class CheckpointError(ExprilError):
 
 
 class HandedOver(NamedTuple):
-    """A HANDOVER entry: the key that signed it names the next one."""
+    """A HANDOVER entry, in which the curator's key names the key that takes its place."""
 
     place: int  # index of the entry; the next key signs from the one after it on
     body: bytes  # encoded
@@ -60,7 +59,7 @@ class HandedOver(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a curator signs."""
+    """The state of a ledger that a curator signs."""
 
     first: bytes  # the curator's first public key
     size: int  # number of entries, at least 1
@@ -76,7 +75,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text that is signed."""
+        """The text of the checkpoint, which is signed."""
         lines = [
             self.origin,
             str(self.size),
@@ -128,7 +127,7 @@ def make_checkpoint(
 
 
 def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
-    """Sign a checkpoint as its curator, unless a reader would refuse it.
+    """Sign a checkpoint as its curator, after the checks that a reader makes.
 
     Raises CheckpointError: the key is not the one that signs a ledger of this size, or a proof in it does not fit.
     """
@@ -139,12 +138,12 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint
 
 
 def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
-    """Read and check a checkpoint, or that of a submission; co-signatures are read by `witnesses_of`.
+    """Read and check a checkpoint, or the one in a submission. Co-signatures are not checked: `witnesses_of` does it.
 
-    `where` names it in errors.
+    `where` names the text in errors.
 
     Raises:
-        ConfigurationError: it is not a checkpoint in its one form.
+        ConfigurationError: the text is not a checkpoint in its one form.
         CheckpointError: the curator's signature, or a proof in it, does not fit.
     """
     if written.startswith("old "):
@@ -153,9 +152,9 @@ def read_checkpoint(written: str, *, where: str) -> SignedCheckpoint:
 
 
 def read_submission(written: str, *, where: str) -> Submission:
-    """Read what a curator hands to a witness; a bare checkpoint goes on from none. Raises as `read_checkpoint`.
+    """Read what a curator hands to a witness; a checkpoint alone has no older one. Raises as `read_checkpoint`.
 
-    The proof is not checked: that needs the older root.
+    The consistency proof is not checked: that needs the older root.
     """
     if not written.startswith("old "):
         return Submission(0, (), read_checkpoint(written, where=where))
@@ -188,10 +187,9 @@ def witness_name(key: bytes) -> str:
 
 
 def cosign(signed: SignedCheckpoint, key: SigningKey, at: int) -> Signature:
-    """A witness's signature that at time `at` this was its newest checkpoint of the ledger.
+    """A witness's signature that `signed` was its newest checkpoint of the ledger at time `at`, in seconds since 1970.
 
-    The witness vouches that it is consistent with the older ones. `signed` is what it has checked; `at` is in seconds
-    since 1970.
+    The witness vouches that the checkpoint is consistent with all older ones that it signed, and must have checked it.
     """
     name = witness_name(key.public)
     content = at.to_bytes(_TIME, "big") + key.sign(_cosigned(at, signed.note.text))
@@ -210,7 +208,7 @@ def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | Non
     """Return the co-signers of a checkpoint: public key -> newest time. The caller must know whose keys these are.
 
     `other_keys` maps names to public keys for witnesses whose names do not contain the key. Raises CheckpointError: a
-    line is a known witness's, and its signature does not fit.
+    signature line of a known witness does not fit.
     """
     times: dict[bytes, int] = {}
     for line in signed.note.signatures:
@@ -225,7 +223,7 @@ def witnesses_of(signed: SignedCheckpoint, other_keys: Mapping[str, bytes] | Non
 
 
 class Equivocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Two checkpoints of one ledger and one size with two roots, both signed by the curator: anybody can check it."""
+    """A proof that a curator forked its ledger: it signed two checkpoints of the same size with different roots."""
 
     checkpoints: tuple[str, str]  # the two, as they are written
     format: Literal["expril equivocation 1"] = "expril equivocation 1"  # name and version
@@ -240,8 +238,8 @@ def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, Sig
     """Read an equivocation, and check that it is one.
 
     Raises:
-        ConfigurationError: it is no such file.
-        CheckpointError: it does not prove what it says.
+        ConfigurationError: the text is no equivocation.
+        CheckpointError: it does not prove that the curator forked its ledger.
     """
     try:
         evidence = msgspec.json.decode(data, type=Equivocation)
@@ -292,7 +290,7 @@ def _fields(line: str, expected: str, length: int) -> tuple[bytes, tuple[bytes, 
 
 
 def _check_proofs(checkpoint: Checkpoint, where: str) -> tuple[tuple[int, bytes], ...]:
-    """Check the proofs of head and handovers; return who signed from which entry on."""
+    """Check the proofs of head and handovers; return from which entry on each key signed."""
     size, root = checkpoint.size, checkpoint.root
     if not check_inclusion(checkpoint.head, size - 1, size, root, checkpoint.head_proof):
         raise CheckpointError(f"{where} names a last entry that is not the last one of its tree")
@@ -333,7 +331,7 @@ def _named(name: str) -> bytes | None:
 
 
 def _number(text: str) -> int | None:
-    """A number of entries in its one form."""
+    """Read a number of entries in its one form."""
     plain = text.isascii() and text.isdigit() and len(text) < 16
     return int(text) if plain and str(int(text)) == text and int(text) <= MOST_ENTRIES else None
 

@@ -1,4 +1,4 @@
-"""The ledger's entries, their hash chain, its signed heads, and the terms that say what charges mean. No sums here."""
+"""The ledger's entries, their hash chain, its signed heads, and the terms that say what charges mean."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from protocol.rationals import Amount
 
 GENESIS = digest(b"expril/2 ledger")
 DATA_VERSION = re.compile(r"[0-9a-f]{32}")
-"""The name of a snapshot of records: 128 random bits, which tell nothing of them."""
+"""The name of a snapshot of records: 128 random bits, which reveal nothing about the records."""
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**48)]
 STUB = 8
 Stub = Annotated[bytes, msgspec.Meta(min_length=STUB, max_length=STUB)]
-"""The first bytes of an entry's hash. Entries hold secret nonces, so nobody chooses two that begin alike."""
+"""The first bytes of an entry's hash. Entries hold secret nonces, so nobody can choose two hashes that begin alike."""
 MOST_LOST = 2**16
 STATE_SEAL_BYTES = 28
 """Bytes that sealing adds to a state: a nonce of 12 and a tag of 16. A sealed state of this size is empty."""
@@ -56,7 +56,7 @@ class EntryKind(StrEnum):
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A place in a chain, described so that it can be recognised after the chain behind it is lost."""
+    """A place in the chain, described so that it can be recognised after later entries are lost."""
 
     index: Index
     head: Digest  # its hash
@@ -130,7 +130,7 @@ class LostEntry(Entry, frozen=True, kw_only=True):
 
 
 def entry_hash(body: bytes) -> bytes:
-    """Hash of an encoded entry; the entry names its predecessor's."""
+    """Hash of an encoded entry, which contains the hash of the entry before it."""
     return digest(b"expril/2 ledger entry" + body)
 
 
@@ -140,7 +140,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(body: bytes) -> Entry:
-    """Inverse of `encode_entry`; LedgerCorruptError for anything else."""
+    """Inverse of `encode_entry`. Raises LedgerCorruptError: the bytes are no entry."""
     for kind in (Entry, StatefulEntry, LostEntry):
         with suppress(RemoteProtocolError):
             return decode(body, kind)
@@ -148,7 +148,7 @@ def decode_entry(body: bytes) -> Entry:
 
 
 def head_bytes(index: int, head: bytes) -> bytes:
-    """The signed bytes: an entry's place and its hash, which covers all entries before it."""
+    """The bytes that a curator signs for an entry: its place and its hash, which covers all entries before it."""
     return b"expril/2 ledger head" + index.to_bytes(8, "big") + head
 
 
@@ -166,14 +166,14 @@ _MARK, _UNIT, _EACH, _COLUMN = "; signatures: ", "privacy unit: ", "each record"
 
 
 def ledger_terms(unit: str | None, label: str) -> str:
-    """The terms of a ledger's charges. A unit column is quoted, so that none can be taken for "each record"."""
+    """The terms of a ledger's charges. A unit column is quoted, so that it cannot look like "each record"."""
     protected = _EACH if unit is None else f"{_COLUMN}{json.dumps(unit, ensure_ascii=False)}"
     return f"{_UNIT}{protected}{_MARK}{json.dumps(label)}"
 
 
 @lru_cache(maxsize=256)
 def read_terms(terms: str) -> tuple[str | None, str] | None:
-    """Inverse of `ledger_terms`: (unit column or None, label); None where these are no terms."""
+    """Inverse of `ledger_terms`: (unit column or None, label); None if the text is no terms."""
     before, _, quoted = terms.rpartition(_MARK)
     unit_text = before.removeprefix(_UNIT)
     try:

@@ -1,9 +1,9 @@
 """A ledger as one portable file: entries, signatures and the digests of stored replies.
 
 It is a MessagePack map in the one encoding of `protocol.codec`, with the keys of `LedgerExport` in their order. Entries
-are in blocks, each with its SHA-256. The chain covers the entries, but a reader checks only a few of many signatures: a
-changed byte in another one is found by its block's digest. That digest is no proof: whoever changes a signature can
-write another digest, and gains nothing, since the checked signatures cover all entries.
+are in blocks, each with its SHA-256. A reader checks the chain of entries, but only a few of many signatures. The
+digest of a block detects damage to the other signatures. It is no proof, since whoever changes a signature can change
+the digest, but this gains nothing: the checked signatures cover all entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from protocol.refusals import RefusalCode
 
 FORMAT: Literal["expril ledger export 2"] = "expril ledger export 2"
 START = b"\x83\xa6format\xb6" + FORMAT.encode()
-"""First bytes of such a file: a map of three, its first key and that key's value."""
+"""First bytes of an export file: a map of three keys, the first key, and its value."""
 OLD_START = b"\x83\xa6format\xb6expril ledger export 1"
 BLOCK = 1024
 """Number of entries in a block; the last may have fewer."""
@@ -50,7 +50,7 @@ class LedgerExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadBlock(NamedTuple):
-    """The readable part of a block."""
+    """What can be read of a block."""
 
     pairs: list[Pair]  # entries with their signatures, up to the first that cannot be read
     intact: bool  # whether all of it could be read, and has the digest that is written beside it
@@ -73,7 +73,7 @@ def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]])
 def decode_export(data: bytes) -> LedgerExport:
     """Decode the outer form of an export; `read_block` reads its entries.
 
-    Raises RemoteProtocolError(MALFORMED) for any other bytes than the one encoding of an export with replies in order.
+    Raises RemoteProtocolError(MALFORMED): `data` is not the one encoding of an export with replies in order.
     """
     export = decode(data, LedgerExport, limit=MOST, field="export")
     requests = [request for request, _ in export.replies]
@@ -93,12 +93,12 @@ def read_block(block: Block) -> ReadBlock:
 
 
 def state_key(learner: bytes, study: bytes, kind: str) -> bytes:
-    """The key under which an answerer's state of a study is stored, among the replies."""
+    """The key under which a query kind's state of a study is stored, among the replies."""
     return digest(b"expril/2 state" + learner + study + kind.encode())
 
 
 def _pairs(data: bytes) -> Iterator[Pair]:
-    """The pairs of a damaged array up to the first that is not as `encode` writes it: 0x92, then two `bin` values."""
+    """The pairs of a damaged array before the first that is not encoded as 0x92 and two MessagePack `bin` values."""
     place, end = {0xDC: 3, 0xDD: 5}.get(data[0] if data else 0, 1), len(data)
     while place + 3 <= end and data[place] == 0x92:
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[place + 1], 0)

@@ -1,11 +1,11 @@
 """The Merkle tree of RFC 9162 (section 2.1; the same as RFC 6962's) over a ledger's entries.
 
 The leaves are entry hashes (`entries.entry_hash`), in order. The hash is SHA-256, with 0x00 before a leaf and 0x01
-before a pair: no pair passes for a leaf. A root stands for all leaves. A proof of few hashes shows that one tree is the
-beginning of another, or that a leaf is in one; checking it needs no leaves.
+before a pair, so no pair passes for a leaf. A root commits to all leaves. A few hashes prove that one tree is the
+beginning of another, or that a leaf is in a tree; checking such a proof needs no other leaves.
 
-A root does not hold the number of its leaves, and one proof may fit several numbers. So the number is signed with the
-root (`checkpoints`).
+The root alone does not fix the number of leaves, and a proof may fit several numbers. So the number is signed together
+with the root (`checkpoints`).
 """
 
 import hmac
@@ -44,7 +44,7 @@ class Tree:
         self._levels.append([node])
 
     def root(self, size: int | None = None) -> bytes:
-        """Root of the first `size` leaves; of all by default. Raises ValueError: there are fewer leaves."""
+        """Root of the first `size` leaves, by default of all. Raises ValueError: the tree has fewer leaves."""
         count = self.size if size is None else size
         if not 0 <= count <= self.size:
             raise ValueError(f"there are {self.size} leaves, not {count}")
@@ -53,7 +53,7 @@ class Tree:
     def inclusion_proof(self, index: int, size: int | None = None) -> tuple[bytes, ...]:
         """The hashes that lead from a leaf to the root of the first `size` leaves (RFC 9162, section 2.1.3.1).
 
-        Raises ValueError: there is no such leaf, or there are fewer.
+        Raises ValueError: the tree has fewer than `size` leaves, or none at `index` among them.
         """
         count = self.size if size is None else size
         if not 0 <= index < count <= self.size:
@@ -72,10 +72,7 @@ class Tree:
     def consistency_proof(self, old: int, size: int | None = None) -> tuple[bytes, ...]:
         """The hashes that show the first `old` leaves to begin the first `size` (RFC 9162, section 2.1.4.1).
 
-        Empty if both are the same, or `old` is 0: no leaves begin every tree.
-
-        Raises:
-            ValueError: there are fewer leaves.
+        The proof is empty if both numbers are equal or `old` is 0. Raises ValueError: the tree has fewer leaves.
         """
         count = self.size if size is None else size
         if not 0 <= old <= count <= self.size:

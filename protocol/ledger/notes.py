@@ -1,7 +1,7 @@
 """Signed notes (C2SP signed-note, version 1): a text, an empty line, and signatures, each with the name of its key.
 
 Two of the format's signatures are used: Ed25519 over the text (type 0x01), and those of witnesses over more than the
-text (type 0x04; see `checkpoints`). Signatures of unknown keys are carried along, as the format asks.
+text (type 0x04; see `checkpoints`). Signatures of unknown keys are kept, as the format asks.
 """
 
 import base64
@@ -21,7 +21,7 @@ _ID = 4
 
 
 class Signature(NamedTuple):
-    """A line of a note."""
+    """A signature line of a note."""
 
     name: str  # of the key, without spaces and plus signs
     key: bytes  # its short identity, 4 bytes; see `key_id`
@@ -47,7 +47,7 @@ def read_note(written: str, *, where: str) -> Note:
     `written`: untrusted; `where`: what it is, for the error.
 
     Raises:
-        ConfigurationError: it is not a note in its one form.
+        ConfigurationError: the text is not a note in its one form.
     """
     text, blank, lines = written.rpartition("\n\n")
     matches = [_LINE.fullmatch(line) for line in lines.removesuffix("\n").split("\n")]
@@ -66,7 +66,7 @@ def read_note(written: str, *, where: str) -> Note:
 
 
 def key_id(name: str, kind: bytes, public: bytes) -> bytes:
-    """The short identity of a key, which distinguishes keys and proves nothing."""
+    """The short identity of a key. It distinguishes keys, but proves nothing."""
     return digest(name.encode() + b"\n" + kind + public)[:_ID]
 
 

@@ -1,7 +1,7 @@
 """The learner's side of a secure sum: it relays messages, adds vectors, and removes masks recovered from shares.
 
-A participant that does not answer a step, or breaks the protocol, is out from then on. The sum can be opened while
-enough remain; it covers those whose masked vector arrived.
+A participant that does not answer a step, or breaks the protocol, is out from then on. The sum covers the participants
+whose masked vectors arrived, and can be opened if enough of them remain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,7 +44,7 @@ STEPS = ("keys", "shares", "masked", "agreed", "opened")
 
 
 class SumFailedError(ExprilError):
-    """A secure sum cannot be opened. Curators that charged keep the charge; asking again is a new query.
+    """A secure sum cannot be opened. What curators charged is not refunded; asking again is a new query.
 
     `step` is one of `STEPS`. `out` maps indices to why a participant is out; at the last step, to why its secret is
     unknown.
@@ -78,8 +78,8 @@ class Opened:
 class Aggregator:
     """One round of one secure sum; call the methods in the order of `STEPS`.
 
-    `out` maps indices to how the participant broke the protocol. `stranded` maps indices of honest participants that
-    are out since they need others that are gone to the reason.
+    `out` says, by index, how participants broke the protocol. `stranded` gives, by index, the reason why honest
+    participants are out: they need others that are gone.
 
     Args:
         group: who sums.
@@ -244,7 +244,7 @@ def as_words(payload: Sequence[int] | bytes) -> Words:
 
 
 def _combined(shares: Mapping[int, bytes]) -> bytes | None:
-    """The secret recovered from all these shares; None if they give none."""
+    """The secret that all these shares give; None if they give none."""
     points = tuple(sorted(shares))
     try:
         return shamir.Combiner(points).combine([shares[point] for point in points])

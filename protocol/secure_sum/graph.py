@@ -25,7 +25,7 @@ WORD = 2**32
 FAILURE_BITS = 104
 """The graph fails to protect with probability at most 2^-FAILURE_BITS, half of it for each of two reasons."""
 OPENING_BITS = 20
-"""Under random dropouts, as many as tolerated, a round fails with probability at most 2^-OPENING_BITS."""
+"""If as many participants as tolerated drop out at random, a round fails with probability at most 2^-OPENING_BITS."""
 
 _NONCE = bytes(4) + b"expril.graph"  # of ChaCha20: block counter 0, then 12 bytes that say what the stream is for
 _PRECISION = 256  # probabilities are held as whole multiples of 2^-256, always rounded up
@@ -59,11 +59,11 @@ class Graph:
         return tuple(sorted((index, *self.neighbours(index))))
 
     def threshold(self, index: int) -> int:
-        """Number of shares that recover a participant's secret: above half of its holders plus local colluders."""
+        """Number of shares that recover a secret: more than half of (holders + local colluders)."""
         return int(self._thresholds[index])
 
     def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
-        """Nodes, ascending, of whose holders fewer than the threshold are present."""
+        """Nodes, ascending, that have fewer holders present than the threshold."""
         members, survivors = self._flags(nodes), self._flags(present)
         counts = survivors + np.bitwise_count(self._packed & _packed(survivors)).sum(axis=1)
         return tuple(np.flatnonzero(members & (counts < self._thresholds)).tolist())
@@ -91,8 +91,8 @@ def graph_of(seed: bytes, size: int, colluders: int, dropouts: int) -> Graph:
     Args:
         seed: the round's digest, 32 bytes.
         size: participants of the round, at least 2.
-        colluders: that are assumed, at least 1.
-        dropouts: of this round's participants that are tolerated, from 0.
+        colluders: assumed number of colluders, at least 1.
+        dropouts: tolerated number of dropouts from this round, at least 0.
 
     Raises:
         ConfigurationError: a round of this size cannot tolerate so many.
@@ -145,7 +145,7 @@ def settled(size: int, colluders: int, dropouts: int) -> Settled:
 
 
 def _protects(word: int, size: int, colluders: int, dropouts: int) -> Settled | None:
-    """Guarantees with edge probability word / 2^32; None if they are insufficient."""
+    """The parameters with edge probability word / 2^32; None if they do not protect."""
     local, crowded = _local_bound(word, size, colluders)
     if not _opens(word, size, dropouts, local):
         return None
@@ -236,6 +236,6 @@ def _chance(bits: int) -> int:
 
 
 def _packed(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Flags along the last axis as bits of 64-bit words."""
+    """Pack flags along the last axis into bits of 64-bit words."""
     padding = [(0, 0)] * (flags.ndim - 1) + [(0, -flags.shape[-1] % 64)]
     return np.packbits(np.pad(flags, padding), axis=-1).view(np.uint64)

@@ -24,7 +24,7 @@ CARD_TYPE, SURVIVORS_TYPE = "secure_sum_card", "secure_sum_survivors"
 
 @dataclass(frozen=True)
 class Group:
-    """Participants of secure sums, identified by their index. Raises ValueError if a rule is broken, which it names."""
+    """Participants of secure sums, identified by their index. Raises ValueError: a rule is broken."""
 
     participants: tuple[bytes, ...]  # identity keys of the n participants, ascending, distinct
     colluders: int  # t, the most participants that may tell the learner all they know; at least 1
@@ -111,7 +111,7 @@ def seed_check(seed: bytes) -> bytes:
 
 
 def make_card(group: Group, question: bytes, keys: Sequence[bytes], sign: Sign) -> KeyCard:
-    """The signed card of (sealing key, masking key, check)."""
+    """Make the signed card of the keys (sealing key, masking key, check)."""
     sealing, masking, check = keys
     return KeyCard(sealing, masking, check, sign(CARD_TYPE, _payload(group, question, sealing, masking, check)))
 

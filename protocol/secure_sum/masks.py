@@ -1,4 +1,4 @@
-"""Key agreement, encryption and masks of one round; its keys are never used in another."""
+"""Key agreement, encryption and masks of one round. No key is used in another round."""
 
 from collections.abc import Iterable
 
@@ -41,13 +41,13 @@ def _exchange(key: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def derive(secret: bytes, purpose: bytes, context: bytes, *, keys: int = 1) -> bytes:
-    """Keys of 32 bytes each (HKDF-SHA256, RFC 5869). A purpose has no colon, and all its contexts have one length."""
+    """Keys of 32 bytes each (HKDF-SHA256, RFC 5869). A purpose has no colon, and all its contexts have equal length."""
     info = b"expril/2 secure sum, " + purpose + b":" + context
     return HKDF(algorithm=SHA256(), length=32 * keys, salt=None, info=info).derive(secret)
 
 
 def seal(key: bytes, data: bytes, nonce: bytes) -> bytes:
-    """The nonce, and the data encrypted (ChaCha20-Poly1305, RFC 8439)."""
+    """Encrypt data (ChaCha20-Poly1305, RFC 8439); return the nonce and the ciphertext."""
     return nonce + ChaCha20Poly1305(key).encrypt(nonce, data, None)
 
 

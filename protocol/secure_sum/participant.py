@@ -6,9 +6,9 @@
     check_survivors, agree      -> its signature on the one survivor list
     check_opening,   reveal     -> of each dealer, a share of one of its two secrets, never of both
 
-A learner and a relay may lie. `check_...` raises RemoteProtocolError(BAD_QUERY) where they do, and depends on messages
-and state alone. Whoever keeps the state keeps it secret, stores it before the answer leaves, and passes each step once:
-a step is never passed again with another argument. Why this is enough: docs/secure-sums.md.
+A learner and a relay may lie. If they do, a `check_` function raises RemoteProtocolError(BAD_QUERY); it depends on
+messages and state alone. The caller keeps the state secret, stores it before the answer leaves, and never repeats a
+step with other arguments. Why this is enough: docs/secure-sums.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -50,7 +50,7 @@ SHARES = 2 * shamir.SHARE
 SEALED_SHARES = NONCE + SHARES + 16
 
 Relayed = tuple[tuple[Index, bytes], ...]
-"""Pairs (index of the dealer or holder, bytes), ascending."""
+"""Pairs (index of the dealer or holder, bytes), in ascending order."""
 Agreements = tuple[tuple[Index, Signature], ...]
 """Pairs (index, signature on the survivor list), ascending."""
 

@@ -1,7 +1,8 @@
-"""Shamir's shares of a 32-byte secret: any `threshold` of them give it back, fewer tell nothing (Shamir 1979).
+"""Shamir's shares of a 32-byte secret: any `threshold` of them recover it; fewer reveal nothing (Shamir 1979).
 
 A secret is the constant term of a polynomial over the integers modulo a prime, with uniform further coefficients; the
-share at point x is the polynomial's value there. Every 32 bytes are a number below the prime, so no secret is left out.
+share at point x is the polynomial's value there. The prime exceeds every 32-byte number, so any 32 bytes can be a
+secret.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +30,11 @@ def split(secret: bytes, points: Sequence[int], threshold: int, entropy: Callabl
     Args:
         secret: 32 bytes.
         points: distinct, 1 to 2^16.
-        threshold: shares that give the secret back, 1 to the number of points.
+        threshold: number of shares that recover the secret, 1 to the number of points.
         entropy: n -> n secret, uniform bytes.
 
     Raises:
-        ValueError: an argument is outside of its range.
+        ValueError: an argument is out of range.
     """
     if len(secret) != SECRET:
         raise ValueError(f"a secret has {SECRET} bytes, this one {len(secret)}")
@@ -81,18 +82,17 @@ def recover(
 ) -> tuple[bytes, tuple[int, ...]] | None:
     """The secret that fits a commitment, though some of the shares may be wrong.
 
-    It tries the first `threshold` shares, and looks at no other where these fit. Then it decodes all of them, which
-    finds the secret whenever at most (shares - threshold) / 2 are wrong (Gao 2003). Then it tries all sets of
-    `threshold` shares, where there are at most `TRIES` sets.
+    It tries the first `threshold` shares, and looks at no others if these fit. Else it decodes all shares, which finds
+    the secret if at most (shares - threshold) / 2 are wrong (Gao 2003). If that fails, it tries all sets of `threshold`
+    shares, if there are at most `TRIES` of them.
 
     Args:
         shares: by point, 1 to 2^16. One that is no number below P counts as wrong.
-        threshold: that the secret was split with.
+        threshold: the threshold with which the secret was split.
         fits: whether a secret is the one that was committed to; called at most `TRIES` + 2 times.
 
     Returns:
-        The secret and the points, ascending, of wrong shares among those that were looked at; None where no secret was
-        found that fits.
+        The secret, and the points, ascending, of the wrong shares among those looked at; None if no secret fits.
 
     Raises:
         ValueError: a point or the threshold is out of range.
