@@ -3,9 +3,9 @@
 * `results`: the results of an audit by attack, its verdict (`AuditResult.passed`) and its JSON
 * `document`, `tables`: the page of an audit, and tables for the terminal
 * `attack`: the attack on all that is installed, and on all that is broken on purpose
-* `kinds`: what an auditor knows of each query kind: its exact loss, invented records, a transcript to read
-* `recompute`: what was spent, from what was signed alone; a verdict is formed in `recompute/verdicts.py`, and nowhere
-  else: `Verdict` of a transcript, a ledger, a run, and all that is given together
+* `kinds`: for each query kind, questions to attack, exact losses, and words for transcripts
+* `recompute`: what was spent, from signed bytes alone; its `verdicts` forms every verdict on a transcript, a ledger, a
+  run, and all inputs together
 * `package`: a claim as one folder that a stranger checks
-* `witness`: witnesses of ledgers, and entries held against what they co-signed
+* `witness`: a witness of ledgers, which co-signs their checkpoints
 """

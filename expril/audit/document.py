@@ -157,7 +157,7 @@ QUICK = "This was a quick look with few draws, and it may miss much: run a whole
 
 
 def summary(result: AuditResult) -> tuple[str, ...]:
-    """The sentences under the headline: what was done, and how certain the result is."""
+    """Return the sentences under the headline: what was done, and how certain the result is."""
     sentences = [QUICK] if result.quick else []
     if result.kinds:
         draws = min(row.attack.draws for row in result.kinds)
@@ -184,7 +184,7 @@ def summary(result: AuditResult) -> tuple[str, ...]:
 
 
 def in_order(controls: Sequence[ControlResult]) -> list[ControlResult]:
-    """Missed controls first, then the paper's printed mechanism, then the others in their order."""
+    """Sort controls: missed ones first, then the paper's printed mechanism, then the others in their order."""
     return sorted(controls, key=lambda control: (control.caught, not control.name.startswith(PAPER)))
 
 
@@ -240,7 +240,7 @@ class SpentRow(NamedTuple):
 
 
 def rows_of(result: Recomputed) -> list[SpentRow]:
-    """A row for each curator, and for each contradiction; repeats that spent alike share a row."""
+    """Make a row for each curator and each contradiction. Repeats with equal spending share a row."""
     alike: dict[tuple[str, str, str, str], int] = {}
     for total in result.sums:
         if not total.learner and not total.version:
@@ -261,7 +261,7 @@ def audit_document(
 ) -> Document:
     """The document of an audit; the same arguments give the same document.
 
-    `spent`: recomputed spending of runs and exports; `created`: time as ISO 8601; "" leaves it out.
+    `spent`: recomputed spending of runs and exports. `created`: time as ISO 8601; "" leaves it out.
     """
     banner = ("Not passed.", "Do not rely on the claims below before the marked lines are explained.")
     alarms = (
@@ -293,7 +293,7 @@ def audit_document(
 
 
 def _verdict(wrong: bool, bad: str, good: str, text: str = "", *, warn: bool = False) -> Cell:
-    """One word, and on the page its reason."""
+    """A column with the verdict as one word; the page also shows its reason."""
     word = bad if wrong else good
     rest = text.removeprefix(f"{word[:1].upper()}{word[1:].lower()}.").strip()
     return Cell(word, tone="bad" if wrong else "warn" if warn else "good", under=rest)
@@ -416,7 +416,7 @@ def _controls(controls: Sequence[ControlResult]) -> list[Section]:
 
 
 def _paper(controls: Sequence[ControlResult]) -> list[Block]:
-    """The claim and the law of the mechanism that the paper prints, if it is among the controls."""
+    """Show the claim and the law of the paper's printed mechanism, if it is among the controls."""
     paper = paper_control(controls)
     if paper is None:
         return []
@@ -569,7 +569,7 @@ def _game(game: BlogGame) -> Section:
 
 
 def of_claim(claimed: str, value: float) -> float:
-    """A loss in units of its claim; infinite if nothing is claimed and something is lost."""
+    """Return a loss in units of its claim; infinite if the claim is 0 and the loss is not."""
     amount = float(Fraction(claimed))
     return value / amount if amount else math.inf if value else 0.0
 

@@ -15,7 +15,7 @@ from expril.audit.kinds import AUDITED_KINDS
 from protocol.errors import ConfigurationError, printable
 
 DRAWS = 100_000
-"""From each of two inputs, of an audit that may be relied on."""
+"""Draws from each of two inputs, in an audit that may be relied on."""
 
 
 class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A shipped mechanism."""
+    """The results of an audit for one shipped mechanism."""
 
     kind: str  # query kind and what it releases, such as "counts/mass"
     attack: Attack  # the strongest
@@ -53,7 +53,7 @@ class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A mechanism that is broken on purpose: an audit that misses it proves nothing."""
+    """The result for a mechanism that is broken on purpose. An audit that misses it proves nothing."""
 
     name: str  # short, with underscores
     fault: str  # one sentence
@@ -74,7 +74,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An attack on whole studies."""
+    """The result of an attack on whole studies."""
 
     attack: str  # short, with underscores
     target: str  # "ExPriL", or another service
@@ -101,7 +101,7 @@ class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def holds(self) -> bool:
-        """Whether the loss is above the claim exactly if more sites collude than the shares assume."""
+        """Whether theory holds: the loss exceeds the claim if, and only if, more sites collude than assumed."""
         above = Fraction(self.loss) > Fraction(self.claimed) * (1 + Fraction(1, 10**9))
         return above == (self.colluders > self.assumed)
 
@@ -123,9 +123,9 @@ AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | Bl
 
 
 def whole_draws(name: str, most: int) -> int:
-    """Draws that an audit of this version takes of a kind: `most`, or fewer if its answers are slow.
+    """Return the draws that an audit of this version takes of a kind: `most`, or fewer if its answers are slow.
 
-    `name`: "kind" or "kind/thing"; a kind that this version does not know takes `most`; `most`: draws of fast kinds.
+    `name`: "kind" or "kind/thing". `most`: draws of fast kinds, and of kinds that this version does not know.
     """
     kind, _, thing = name.partition("/")
     audit = AUDITED_KINDS.audits.get(kind)
@@ -148,7 +148,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @classmethod
     def of(cls, results: Iterable[AuditPart], **more: Any) -> "AuditResult":
-        """An audit of these results, in their order; checks of one name are one, which failed if any of them failed."""
+        """Make an audit of these results, in order. Checks of the same name become one, which fails if any fails."""
         parts = list(results)
         checks: dict[str, Check] = {}
         for part in parts:
@@ -202,7 +202,8 @@ def as_object(result: AuditResult, *, created: str = "", pictures: bool = True) 
     The claim and the proven bound of kinds and controls stand first, and again in `attack`. Infinite numbers, such as
     the upper end of an event, are written as texts.
 
-    `created`: time as ISO 8601; `pictures`: whether to include the distributions; without them it cannot be read back.
+    `created`: time as ISO 8601. `pictures`: whether to include the distributions, without which the audit cannot be
+    read back.
     """
     plain = _finite(msgspec.to_builtins(result))
     if not pictures:
@@ -241,7 +242,7 @@ def decode_result(data: bytes) -> tuple[AuditResult, str]:
     """Read the bytes of `audit.json` as `read_result` does.
 
     Raises:
-        ConfigurationError: they hold no audit.
+        ConfigurationError: the bytes hold no audit.
     """
     try:
         fields = msgspec.json.decode(data)
@@ -266,7 +267,7 @@ def _lifted(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with infinite numbers as texts, as JSON has no infinity."""
+    """Return the value with infinite numbers as texts, as JSON has no infinity."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

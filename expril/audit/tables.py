@@ -12,9 +12,9 @@ from protocol.errors import printable
 from protocol.rationals import written
 
 TABLE_WIDTH = 120
-"""Columns that these tables need."""
+"""Columns of a terminal that these tables need."""
 NAME_BYTES = 16
-"""Length of the name of a snapshot of records."""
+"""Length of the name of a snapshot of records, in bytes."""
 
 
 def verdict(result: Recomputed) -> str:
@@ -97,7 +97,7 @@ def _spent(least: Fraction, most: Fraction) -> str:
 
 
 def _unit_lines(result: Recomputed) -> Iterator[str]:
-    """Yield what one unit may have lost at several curators; with several runs or repeats, in which of them."""
+    """Yield what one unit may have lost at several curators; if there are several runs or repeats, they are named."""
     worlds_by_text: dict[str, list[str]] = {}
     for unit in result.units:
         if len(unit.curators) > 1:
@@ -125,7 +125,7 @@ def _listed(worlds: Sequence[str]) -> str:
 
 
 def _conditions(result: Recomputed) -> Iterator[str]:
-    """Yield the parts of the sums over all learners that hold on a condition only, and at which curators."""
+    """Yield the conditional parts of the sums over all learners, and the curators at which they arose."""
     places_by_proviso: dict[str, list[str]] = {}
     for total in result.sums:
         for proviso, amount in () if total.learner or total.version else total.provisos.items():

@@ -1,6 +1,6 @@
-"""A transcript for a person's eyes: every message, with all that it takes to redo the arithmetic by hand.
+"""A transcript for people: every message, with all numbers needed to redo the arithmetic by hand.
 
-Nothing is verified here; `expril.audit.recompute` does that. What a curator or learner wrote is made printable.
+Nothing is verified here; `expril.audit.recompute` does that. Texts of curators and learners are made printable.
 """
 
 from datetime import UTC, datetime
@@ -35,13 +35,13 @@ View = dict[str, Any]
 
 
 def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat: int = 0) -> Path:
-    """A transcript's file: the path itself, or one of a run's folder.
+    """Find a transcript's file: the path itself, or a file in a run's folder.
 
-    `path`: a file, or the folder of a run; `learner`: whose; empty takes the first; `curator`: with whom; empty takes
-    the first; `repeat`: which.
+    `path`: a file, or the folder of a run. In a folder, `learner`, `curator` and `repeat` choose the transcript; an
+    empty name takes the first.
 
     Raises:
-        ConfigurationError: there is none; the text says which there are.
+        ConfigurationError: there is no such transcript; the message lists those that exist.
     """
     if not path.is_dir():
         return path
@@ -60,12 +60,12 @@ def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat:
 
 
 def read_transcript_view(path: Path, *, values: bool = False) -> View:
-    """All messages of a transcript.
+    """Return a view of each message in a transcript.
 
-    `values`: show the numbers of releases, too.
+    `values`: whether to show the numbers of releases, too.
 
     Raises:
-        ConfigurationError: it cannot be read, or an envelope in it cannot.
+        ConfigurationError: the transcript, or an envelope in it, cannot be read.
     """
     try:
         transcript = decode_transcript(read_plain(path))
@@ -87,7 +87,7 @@ def read_transcript_view(path: Path, *, values: bool = False) -> View:
 
 
 class _Context:
-    """The card and the plan of earlier messages, with which a later one is read."""
+    """The card and the plan of earlier messages, which are needed to read later ones."""
 
     def __init__(self, values: bool) -> None:
         self._values = values
@@ -96,7 +96,7 @@ class _Context:
         self._plan: Plan | None = None
 
     def details(self, message: Message) -> View:
-        """What a message says beyond its header."""
+        """Show the content of a message beyond its header."""
         match message:
             case Card():
                 self._most, self._schema = message.most_records_per_unit, message.schema
@@ -128,7 +128,7 @@ class _Context:
         return view
 
     def _planned(self, number: int) -> View:
-        """A planned query, from 1 on; of a kind that is not installed, what everybody can read of it."""
+        """Show the planned query of a number, from 1 on; only its common fields if its kind is not installed."""
         plan = cast(Plan, self._plan)
         head, query = plan.heads[number - 1], bytes(plan.queries[number - 1])
         view: View = {"query": number, "kind": printable(head.kind), "turns": head.turns}
@@ -142,7 +142,7 @@ class _Context:
         return view
 
     def _number(self, message: Query | Release) -> int:
-        """Of the planned query that a message is of, from 1 on; 0 where no plan has it."""
+        """Return the number, from 1 on, of the planned query to which a message belongs; 0 if it belongs to none."""
         places = () if self._plan is None else self._plan.places
         return places[message.sequence - 1][0] + 1 if 1 <= message.sequence <= len(places) else 0
 
@@ -167,7 +167,7 @@ class _Context:
         return view | ({"values": numbers} if self._values else {})
 
     def _condition(self, message: Release) -> View:
-        """On what the charge of an answer holds, in words, where it holds on a condition."""
+        """Show the condition under which the charge of an answer holds, if there is one."""
         number = self._number(message)
         if not number:
             return {}
@@ -222,7 +222,7 @@ def _card(card: Card) -> View:
 
 
 def _conditions(card: Card) -> dict[str, str]:
-    """On what the costs of allowed kinds hold, by kind, where they hold on a condition."""
+    """Return the conditions under which the costs of allowed kinds hold, by kind, if there are any."""
     allowed = AUDITED_KINDS.allowed(card.limits)
     return {
         name: audit.condition for name, audit in AUDITED_KINDS.audits.items() if name in allowed and audit.condition
@@ -230,7 +230,7 @@ def _conditions(card: Card) -> dict[str, str]:
 
 
 def _receipt(data: bytes) -> View:
-    """What a receipt says; its signature is not looked at."""
+    """Show the content of a receipt, without checking its signature."""
     receipt = decode(decode(data, Envelope, field="receipt").payload, Receipt, field="receipt")
     return {
         "receipt": {
@@ -259,7 +259,7 @@ def _refusal(refusal: Refusal) -> View:
 
 
 def _plain(value: Any) -> Any:
-    """What a card says of kinds may be of any type, so only numbers are shown as they are."""
+    """Make a card's value printable. It may be of any type; only numbers are kept as they are."""
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, dict):
@@ -279,7 +279,7 @@ _QUIET = frozenset({"number", "from", "type", "label", "recipient", "sequence", 
 
 
 def as_lines(view: View) -> list[str]:
-    """A view of a transcript as text, a block for each message."""
+    """Write a view of a transcript as text, a block for each message."""
     lines = [f"{view['file']}: {len(view['messages'])} messages, head {view['head']}"]
     for entry in view["messages"]:
         lines.append("")

@@ -1,4 +1,4 @@
-"""A witness of ledgers: it co-signs a curator's checkpoint only if that goes on from the newest one that it co-signed.
+"""A witness of ledgers. It co-signs a curator's checkpoint only if that extends the newest one that it co-signed.
 
 It keeps every checkpoint that it has co-signed, by curator, in a folder:
 
@@ -7,7 +7,7 @@ It keeps every checkpoint that it has co-signed, by curator, in a folder:
       000000000000120.checkpoint                co-signed, of 120 entries: a signed note
       equivocation-120-<root>.json              two checkpoints of one size; proves itself
 
-A file is written whole, and on the disk, before the co-signature in it is given out. No file is ever changed.
+A file is completely on the disk before the co-signature in it is given out. No file is ever changed.
 """
 
 import fcntl
@@ -42,19 +42,19 @@ _DIGITS = 15
 
 
 class WitnessStore(Protocol):
-    """Where a witness keeps the checkpoints that it has co-signed."""
+    """The place where a witness keeps the checkpoints that it has co-signed."""
 
     def sizes(self, curator: bytes) -> list[int]:
-        """Of the checkpoints that were co-signed for a curator, rising; empty where there is none."""
+        """Return the sizes of the checkpoints that were co-signed for a curator, rising."""
 
     def checkpoint(self, curator: bytes, size: int) -> tuple[SignedCheckpoint, Signature, int]:
-        """A checkpoint that was co-signed, the line of the co-signature, and its time."""
+        """Return a co-signed checkpoint, the line of the co-signature, and its time."""
 
     def keep(self, signed: SignedCheckpoint) -> None:
-        """Durably keep a checkpoint, which this witness has co-signed."""
+        """Durably keep a checkpoint that this witness has co-signed."""
 
     def accuse(self, first: SignedCheckpoint, second: SignedCheckpoint) -> Path:
-        """Keep two checkpoints that cannot both be of one ledger, in a file that proves it; where it is."""
+        """Keep two checkpoints that cannot both be of one ledger in a file that proves it, and return its path."""
 
 
 class MemoryState:
@@ -80,14 +80,14 @@ class MemoryState:
         self._kept[signed.checkpoint.first, signed.checkpoint.size] = signed
 
     def accuse(self, first: SignedCheckpoint, second: SignedCheckpoint) -> Path:
-        """See `WitnessStore`; nothing is written."""
+        """As `WitnessStore` says, but nothing is written."""
         return Path(f"equivocation-{first.checkpoint.size}-{second.checkpoint.root.hex()[:16]}.json")
 
 
 class WitnessState:
-    """The folder of a witness; made by `open_state`.
+    """The folder of a witness, as `open_state` opens it.
 
-    `folder`: which is there, and locked; `key`: the witness's public key; a state belongs to one.
+    `folder`: the existing folder, which is locked. `key`: the public key of the only witness that may use it.
     """
 
     def __init__(self, folder: Path, key: bytes) -> None:
@@ -115,7 +115,7 @@ class WitnessState:
         """See `WitnessStore`.
 
         Raises:
-            ConfigurationError: it cannot be written.
+            ConfigurationError: the checkpoint cannot be written.
         """
         checkpoint = signed.checkpoint
         place = self._place(checkpoint.first)
@@ -147,13 +147,13 @@ class WitnessState:
 
 @contextmanager
 def open_state(folder: Path, key: bytes) -> Iterator[WitnessState]:
-    """Open the folder of a witness for one process; it is made where there is none.
+    """Open the folder of a witness for one process, and make it if it is missing.
 
-    `folder`: of the state. Restoring an older copy of it makes the witness contradict itself. `key`: the witness's
-    public key.
+    `folder`: the witness's folder. If an older copy of it is restored, the witness may contradict itself. `key`: the
+    witness's public key.
 
     Raises:
-        ConfigurationError: it cannot be written, or another process works with it.
+        ConfigurationError: the folder cannot be written, or another process works with it.
     """
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -189,22 +189,22 @@ class EquivocationError(CheckpointError):
 def witness(
     submission: Submission, key: SigningKey, state: WitnessStore, *, now: int, trusted: bytes | None = None
 ) -> SignedCheckpoint:
-    """Co-sign a checkpoint, if it fits all that were co-signed before; it is kept before this returns.
+    """Co-sign a checkpoint if it fits all that were co-signed before, and keep it durably.
 
     The same checkpoint gets the same co-signature, however often it is shown.
 
-    `submission`: whose signature and handovers were checked by reading it; `state`: what the witness keeps; `now`: the
-    time, in seconds since 1970; `trusted`: a curator's first or present public key, which a person has from the curator
-    itself: a first sight needs it.
+    `submission`: the checkpoint; reading it has checked its signature and handovers. `state`: the witness's store.
+    `now`: the time, in seconds since 1970. `trusted`: a curator's first or present public key, which a person got from
+    the curator; needed for a curator's first checkpoint.
 
     Returns:
-        The checkpoint, with all signatures that it came with, and the witness's.
+        The checkpoint with all signatures that it came with, and the witness's.
 
     Raises:
-        CheckpointError: it does not fit; nothing was co-signed.
-        EquivocationError: and both checkpoints are kept.
-        ConfigurationError: a first sight without trust, a proof from another size than is needed, or the state or the
-            clock is wrong.
+        CheckpointError: the checkpoint does not fit; nothing was co-signed.
+        EquivocationError: the curator signed two contradicting checkpoints; both are kept.
+        ConfigurationError: the curator is new and not trusted, the proof starts from another size than is needed, or
+            the state or the clock is wrong.
     """
     signed = submission.signed
     checkpoint = signed.checkpoint
@@ -233,7 +233,7 @@ def witness(
 
 
 def _again(signed: SignedCheckpoint, state: WitnessStore) -> SignedCheckpoint:
-    """The co-signature that was given before to a checkpoint of this size."""
+    """Add the earlier co-signature on a checkpoint of this size, if the two agree."""
     checkpoint = signed.checkpoint
     earlier, signature, _ = state.checkpoint(checkpoint.first, checkpoint.size)
     if equivocate(earlier.checkpoint, checkpoint):
@@ -251,7 +251,7 @@ def _again(signed: SignedCheckpoint, state: WitnessStore) -> SignedCheckpoint:
 
 
 def _check_goes_on(submission: Submission, state: WitnessStore, newest: int, now: int) -> None:
-    """Raise unless a checkpoint goes on from the newest that was co-signed."""
+    """Raise an error unless a checkpoint extends the newest that was co-signed."""
     signed = submission.signed
     checkpoint = signed.checkpoint
     earlier, _, at = state.checkpoint(checkpoint.first, newest)

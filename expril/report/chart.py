@@ -53,7 +53,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from `low` to `high`, drawn from `left` to `right`, both in percent of the width.
+    """An axis of values from `low` to `high`, drawn from `left` to `right` in percent of the width.
 
     The default leaves room for a mark at either end. On a `log` axis equal distances are equal ratios.
     """
@@ -122,8 +122,8 @@ def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
 def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float = 14.0, right: float = 94.0) -> Axis:
     """Return a logarithmic axis over positive values, with a tick at each that fits and always at the last.
 
-    `values`: in any order; `labels`: of the ticks, for ascending values; by default the numbers themselves; `left`: its
-    beginning, in percent of the width; `right`: its end.
+    `values`: the values to cover, in any order. `labels`: the ticks' labels, for ascending values; by default the
+    numbers. `left`, `right`: ends of the axis, in percent of the width.
     """
     distinct = sorted(set(values))
     high = distinct[-1] if distinct[-1] > distinct[0] else 2 * distinct[0]
@@ -239,11 +239,11 @@ class Stage:
 
     @property
     def grid(self) -> tuple[tuple[str, float], ...]:
-        """Label and height of the axis's horizontal lines."""
+        """Return the label and height of each horizontal line."""
         return tuple((tick.label.replace("-", "−"), self.y(tick.value)) for tick in self.axis.ticks)
 
     def y(self, value: float) -> float:
-        """Pixels from the top; a value outside of the axis is drawn at its end."""
+        """Return a value's pixels from the top; a value outside of the axis is drawn at its end."""
         top, height = self.box
         return round(top + height * (1 - self.axis.share(value)), 1)
 
@@ -288,7 +288,7 @@ class Figure:
 
     @property
     def height(self) -> int:
-        """In pixels."""
+        """The height in pixels."""
         return self.stage.height + self.below
 
     @property
@@ -312,7 +312,7 @@ class Series:
 
     @property
     def banded(self) -> bool:
-        """Whether errors are shown."""
+        """Whether the line shows errors."""
         return self.errors and (self.pinched or all(place.error[0] < place.error[1] for place in self.places))
 
 
@@ -344,11 +344,11 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
     second: tuple[str, tuple[Tick, ...]] = ("", ()),
     diagonal: bool = False,
 ) -> Figure:
-    """Return lines over one axis.
+    """Draw lines over one axis.
 
     Args:
         name: what it shows, for its heading and for a screen reader.
-        series: from the back to the front; one without places is left out.
+        series: the lines, from the back to the front; those without places are left out.
         axis: the horizontal axis, of `log_axis`, `count_axis` or `make_axis`.
         steps: possible distances of the vertical axis' levels; the first that needs few levels is taken.
         levels: further horizontal lines.

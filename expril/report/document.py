@@ -20,7 +20,7 @@ TERMINAL: frozenset[Medium] = frozenset({"terminal"})
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; a `lead` says how to read what follows, a `fine` one is an aside."""
+    """A paragraph. A `lead` says how to read what follows; a `fine` one is an aside."""
 
     text: str
     style: Literal["lead", "prose", "fine"] = "lead"
@@ -153,7 +153,7 @@ class Section:
 
     @property
     def present(self) -> list[Block]:
-        """The blocks that are not left out."""
+        """The blocks of the section that are not empty."""
         return [block for block in self.blocks if block]
 
 
@@ -181,7 +181,7 @@ class Document:
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
-    """All blocks in order, with the blocks within a fold or a grid in its place."""
+    """Yield all blocks in order. A fold or a grid is replaced by the blocks in it."""
     for block in blocks:
         if isinstance(block, Fold):
             yield from leaves(block.blocks)

@@ -23,21 +23,21 @@ def plain(text: str) -> str:
 
 
 def fence(text: str) -> str:
-    """A block of code, whatever backticks it holds."""
+    """Return a Markdown block of code, which may hold backticks."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}\n{text}\n{ticks}"
 
 
 def lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---") -> str:
-    """A Markdown table of cells that are Markdown."""
+    """Return a Markdown table, whose cells are Markdown."""
     written = ["| " + " | ".join(head) + " |", "|" + f"{rule}|" * len(head)]
     written += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(written)
 
 
 def table(source: Table[Item]) -> str:
-    """A table of plain texts."""
+    """Return a Markdown table, whose cells are plain texts."""
     columns = source.written
     rows = []
     for group in source.groups:
@@ -83,7 +83,7 @@ def _text(text: Cell) -> str:
 
 
 def origin(sources: Iterable[tuple[str, Provenance | None]], settings: Written | None = None) -> list[str]:
-    """The section on sources: each one in words, with its command and what was left out; then the settings."""
+    """Return the section on sources: each in words, with its command and what was left out; then the settings."""
     parts = [text for title, where in sources if where is not None for text in _provenance(title, where)]
     if settings:
         parts += [f"### {plain(settings.caption)}", table(settings)]

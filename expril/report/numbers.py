@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 def points(value: float) -> str:
-    """Percentages and percentage points in a file: two decimals; infinities as "inf", which `float` reads."""
+    """Return percentages or points for a file: with two decimals, infinities as "inf", which `float` reads."""
     return f"{value:z.2f}"
 
 

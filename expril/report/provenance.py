@@ -45,13 +45,13 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_provenance(out: Path) -> dict[str, Provenance]:
-    """Experiment -> provenance in a folder of results; empty if the folder has none."""
+    """Read the provenance of each experiment in a folder of results; empty if the folder has none."""
     path = out / FILE
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Provenance]) if path.exists() else {}
 
 
 def note_provenance(out: Path, name: str, session: Provenance) -> None:
-    """Add a session to an experiment: seconds add up, and all else is replaced by the newest session's."""
+    """Add a session to an experiment. Seconds add up; the newest session replaces everything else."""
     provenances = read_provenance(out)
     before = provenances[name].seconds if name in provenances else 0.0
     provenances[name] = msgspec.structs.replace(session, seconds=round(before + session.seconds, 1))

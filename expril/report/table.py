@@ -76,7 +76,7 @@ class Column(Generic[Item]):
 
 
 def attributes(names: str, form: Callable[[Any], str] = str) -> tuple[Column[Any], ...]:
-    """Columns for these attributes (names separated by spaces), all in one format; "" for None."""
+    """Make columns for attributes (names separated by spaces) in one format. None shows as ""."""
 
     def show(name: str, item: Any) -> str:
         value = getattr(item, name)
@@ -126,7 +126,7 @@ class Table(Generic[Item]):
         return cls(caption, columns, (Group(rows),) if rows else (), style, note=note)
 
     def __bool__(self) -> bool:
-        """Whether it has a row."""
+        """Whether the table has a row."""
         return any(group.rows for group in self.groups)
 
     @property
@@ -178,5 +178,5 @@ def strong(*texts: object) -> tuple[Cell, ...]:
 
 
 def judged(good: bool, passed: str, failed: str) -> Cell:
-    """A verdict's word in its tone."""
+    """Make a cell of a verdict's word in its tone."""
     return Cell(passed, tone="good") if good else Cell(failed, tone="bad")

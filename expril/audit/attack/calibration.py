@@ -27,20 +27,20 @@ from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 
 FALSE_ALARM = 1e-9
-"""Of each `suspicious_*` function, and of each check of `calibrate`."""
+"""False-alarm rate of each `suspicious_*` function, and of each check of `calibrate`."""
 MISSED_ALARM = 1e-6
 """Greatest probability with which a scale that is wrong by 10 % may pass, by `pass_probability`."""
 SCALES = (Fraction(1, 2), Fraction(3), Fraction(30), Fraction(1000, 3))
 DRAWS = 20_000
-"""Of each scale."""
+"""Draws at each scale."""
 FORKED, FRESH = 8, 2
 """Processes whose first values are compared: forks of this one, and new ones."""
 TAILS = (1, 2, 4, 6)
-"""Distances from 0, in scales, beyond which draws are counted: some fifty of 20,000 lie beyond the last."""
+"""Distances from 0, in scales, beyond which draws are counted. About fifty of 20,000 lie beyond the last."""
 SHARED = 2
 """Curators that draw shares of one noise."""
 LAGS = range(1, 9)
-"""Distances in a row of draws at which independence is tested, beside that of two calls."""
+"""Distances in a row of draws at which independence is tested, besides the independence of two calls."""
 FIRST_VALUES = 16
 PATIENCE = 60
 """Seconds in which a process must draw its first values."""
@@ -52,18 +52,18 @@ Draws = NDArray[np.int64]
 
 
 def decay(scale: Fraction | float) -> float:
-    """P = exp(-1/scale)."""
+    """Return p = exp(-1/scale)."""
     return math.exp(-1 / float(scale))
 
 
 def nonzero_law(n: int, scale: Fraction | float) -> Any:
-    """Law of the number of non-zero draws."""
+    """Return the law of the number of non-zero draws."""
     p = decay(scale)
     return stats.binom(n, 2 * p / (1 + p))
 
 
 def excess_law(nonzero: int, scale: Fraction | float) -> Any:
-    """Law of the sum of |X| - 1 over the non-zero draws."""
+    """Return the law of the sum of |X| - 1 over the non-zero draws."""
     return stats.nbinom(nonzero, 1 - decay(scale))
 
 
@@ -93,7 +93,7 @@ def suspicious_centre(draws: Draws | NDArray[np.float64], alarm: float = FALSE_A
 
 
 def suspicious_tails(draws: Draws, scale: Fraction | float, alarm: float = FALSE_ALARM) -> bool:
-    """Whether too many or too few draws lie far out, as of noise of another shape, above all bounded noise."""
+    """Whether too many or too few draws are large, as for noise of another shape, such as bounded noise."""
     law = DiscreteLaplace(Fraction(scale))
     size = np.abs(draws)
     return any(
@@ -126,8 +126,9 @@ def pass_probability(
 ) -> float:
     """Upper bound on the probability that n draws at `true_scale` pass `suspicious_scale(., scale)`.
 
-    It is the smaller of two probabilities: that the number of non-zeros passes; and that the excess passes at the
-    least plausible number of non-zeros, plus the probability of a smaller number.
+    It is the smaller of two bounds. One is the probability that the number of non-zeros passes. The other is the
+    probability that the excess passes at the least plausible number of non-zeros, plus the probability of a smaller
+    number.
     """
     tail = alarm / 4
     law, truth = nonzero_law(n, scale), nonzero_law(n, true_scale)
@@ -152,21 +153,21 @@ def shift_pass_probability(n: int, scale: Fraction | float, shift: int, alarm: f
 
 
 def copies_pass_probability(n: int, scale: Fraction | float, share: float, alarm: float = FALSE_ALARM) -> float:
-    """Upper bound on the probability that n pairs pass `suspicious_pairs`, a share of which is one draw twice."""
+    """Bound the probability that n pairs pass `suspicious_pairs` if in a share of them both draws are the same."""
     equal = equal_chance(scale)
     claimed, truth = stats.binom(n, equal), stats.binom(n, share + (1 - share) * equal)
     return _passes(truth, claimed, alarm / 4)
 
 
 def bounded_pass_probability(n: int, scale: Fraction | float, alarm: float = FALSE_ALARM) -> float:
-    """Probability that n draws of noise that never passes 5 scales, and fits otherwise, pass `suspicious_tails`."""
+    """Bound the probability that n draws pass `suspicious_tails` if the noise never exceeds 5 scales."""
     far = _far(scale)[-1]
     law = stats.binom(n, DiscreteLaplace(Fraction(scale)).tail(far))
     return 0.0 if law.cdf(0) < alarm / len(TAILS) / 2 else 1.0
 
 
 def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM) -> float:
-    """Upper bound for the probability that n sums of shares made for one curator more pass `suspicious_tails`."""
+    """Bound the probability that n sums pass `suspicious_tails` if their shares are made for one more curator."""
     other = LaplaceShares(scale, Fraction(SHARED, SHARED + 1))
     far = _far(scale)[0]
     near = 2 * math.fsum(np.exp(other.log_pmfs(np.arange(far)))) - math.exp(other.log_pmf(0))
@@ -250,7 +251,7 @@ def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
 
 
 def _of_forked(number: int, noise: Callable[[], NoiseSource]) -> list[list[int]]:
-    """The first values of so many forks of this process."""
+    """Return the first values of so many forks of this process."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return []
     context = multiprocessing.get_context("fork")
@@ -269,7 +270,7 @@ def _of_forked(number: int, noise: Callable[[], NoiseSource]) -> list[list[int]]
 
 
 def _of_fresh(number: int) -> list[list[int]]:
-    """The first values of so many new processes, with the installed noise."""
+    """Return the first values of so many new processes, with the installed noise."""
     code = (
         "import numpy as np; from fractions import Fraction; from protocol.noise import DiscreteLaplace; "
         "from curator_node.mechanisms import OpenDPNoise, Stamp; "
@@ -313,7 +314,7 @@ def _dependent(first: Draws, second: Draws, scale: Fraction, alarm: float) -> bo
 
 
 def _apart(draws: Draws, lag: int) -> tuple[Draws, Draws]:
-    """Pairs of draws `lag` places apart; each draw is in one pair only, so that the pairs are independent."""
+    """Pair draws that are `lag` places apart. Each draw is in one pair only, so that the pairs are independent."""
     places = np.arange(len(draws) - lag)
     firsts = places[places // lag % 2 == 0]
     return draws[firsts], draws[firsts + lag]
@@ -376,13 +377,13 @@ def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
 
 
 def _bounds() -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest count of each index that pass; all indices together fail a correct source at `FALSE_ALARM`."""
+    """Return the least and greatest passing count of each index, at `FALSE_ALARM` for all indices together."""
     chances, rate = LAW.chances(SCORES), FALSE_ALARM / (2 * len(SCORES))
     return stats.binom.ppf(rate, CHOICES, chances), stats.binom.isf(rate, CHOICES, chances)
 
 
 def _pass_chance(scale: Fraction) -> float:
-    """Greatest probability that a source of another scale is not noticed: by its most telling index alone."""
+    """Bound the probability that a source of another scale is not noticed, by its most telling index alone."""
     least, most = _bounds()
     chances = NoisyMax(scale).chances(SCORES)
     inside = stats.binom.cdf(most, CHOICES, chances) - stats.binom.cdf(least - 1, CHOICES, chances)

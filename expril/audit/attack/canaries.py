@@ -67,8 +67,8 @@ def chance_of_guesses(correct: int, guesses: int, canaries: int, epsilon: float,
 def epsilon_at_least(correct: int, guesses: int, canaries: int, *, error_rate: float, delta: float = 0.0) -> float:
     """A lower bound on epsilon that is above the truth with a probability of at most `error_rate`.
 
-    `chance_of_guesses` rules out every epsilon below it. It need not look above: an (epsilon, delta)-DP mechanism is
-    so for every larger epsilon, too.
+    `chance_of_guesses` rules out every epsilon below it. Larger ones need no test: an (epsilon, delta)-DP mechanism is
+    also DP at every larger epsilon.
 
     Raises:
         ConfigurationError: not 0 <= correct <= guesses <= canaries.
@@ -94,9 +94,9 @@ def epsilon_at_least(correct: int, guesses: int, canaries: int, *, error_rate: f
 
 
 def guess(noisy: NDArray[np.int64], guesses: int) -> NDArray[np.int64]:
-    """(m,) guesses: 1 for the largest counts (canary in), -1 for the smallest (canary out), 0 for those between.
+    """Guess from (m,) counts: 1 (canary in) for the largest, -1 (canary out) for the smallest, 0 for those between.
 
-    `noisy`: (m,) released counts; `guesses`: number of entries that are not 0, half of each sign.
+    `noisy`: (m,) released counts. `guesses`: number of guesses that are not 0, half of each sign.
     """
     order = np.argsort(noisy, kind="stable")
     guessed = np.zeros(len(noisy), np.int64)
@@ -117,9 +117,9 @@ def one_run(
 
     The check passes if the curator's lower bound is at most epsilon and the broken one's is above it.
 
-    `canaries`: m; `epsilon`: charged by the curator for its one answer; `error_rate`: greatest probability that a
-    private curator fails; `seed`: of the coins; None takes fresh entropy. The noise is the curator's own. `broken`:
-    makes the noise source that must be caught.
+    `canaries`: their number m. `epsilon`: the charge for the curator's one answer. `error_rate`: greatest probability
+    that a private curator fails. `seed`: seed of the coins, not of the noise; None takes fresh entropy. `broken`: makes
+    the noise source that must be caught.
     """
     coins = np.random.default_rng(seed)
     guesses = round(canaries * GUESSED)
@@ -160,7 +160,7 @@ def _right_guesses(
 
 
 def _answer(places: NDArray[np.int64], cells: int, epsilon: Fraction, noise: NoiseSource | None) -> NDArray[np.int64]:
-    """(cells,) counts that are released by a curator who holds one record in each of `places`."""
+    """Return (cells,) counts that a curator releases who holds one record in each of `places`."""
     key = SigningKey.generate()
     policy = Policy(
         name="canaries",

@@ -113,7 +113,7 @@ def _text(values: NDArray[Any]) -> str:
 def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float) -> float:
     """A lower bound on ln(P / Q), where P and Q are the probabilities of one event under two inputs.
 
-    The lower end of P and the upper end of Q are Clopper and Pearson's (1934), each at half the error rate. So the
+    A lower limit of P and an upper limit of Q come from Clopper and Pearson (1934), each at half the error rate. So the
     bound is above the truth with a probability of at most `error_rate`.
 
     `more`: draws in the event, of the input with P; `fewer`: draws in the event, of the input with Q; `draws`:
@@ -133,13 +133,13 @@ def loss_bound(more: int, fewer: int, draws: tuple[int, int], error_rate: float)
 def promise(
     more: NDArray[np.float64], fewer: NDArray[np.float64], draws: int, error_rate: float
 ) -> NDArray[np.float64]:
-    """(m,) score of many events, by which one is chosen: about `loss_bound` plus 10 if that bound is positive.
+    """Return (m,) scores of events, of which the best is chosen: about `loss_bound` plus 10 if that is positive.
 
     Otherwise the score is a hundredth of the ratio's logarithm in standard errors, so that the event nearest to a proof
     still wins. A share's arcsine is nearly normal with variance 1 / (4 n) (Anscombe 1948).
 
     `more`: (m,) counts under the input that each event favours; `fewer`: (m,) counts under the other input; `draws`: of
-    each input; `error_rate`: the smaller it is, the lower rare events score, which are easily lucky.
+    each input; `error_rate`: the smaller it is, the lower rare events score, as they may come often by chance.
     """
     width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
     lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
@@ -153,18 +153,18 @@ def promise(
 
 
 CAUTION = 2
-"""The error rate of the choice is so many times smaller than that of the proof: rare events are easily lucky."""
+"""Events are chosen at an error rate so many times smaller than the proof's, as rare ones may come often by chance."""
 LEAST = 20
 """Least draws of the first half in an event, under the input that it favours."""
 BETTER = 0.01
-"""By how much a later candidate must beat an earlier one, which is simpler."""
+"""Least advantage in score of a later candidate over an earlier one, which is simpler."""
 _CUTS, _ENDS = 160, 24
 _FREQUENT = 5
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """How often each cell came on the first half of the draws."""
+    """The counts of each cell in the first half of the draws."""
 
     statistic: Statistic
     cells: Cells  # m cells
@@ -194,7 +194,7 @@ class _Best:
 def choose_events(
     first: Rows, second: Rows, error_rate: float, own_statistics: Mapping[str, Function]
 ) -> tuple[Event | None, Event | None]:
-    """One event that is likelier under the first input, and one that is likelier under the second.
+    """Choose one event that is likelier under the first input, and one that is likelier under the second.
 
     `first`: (n, k) outcomes of the first input; `second`: (n, k) outcomes of the second input; `error_rate`: of the
     whole game; `own_statistics`: what the adversary computes beside the statistics of `statistics_for`.
@@ -222,7 +222,7 @@ def choose_events(
 
 
 def _frequent(values: NDArray[Any]) -> Cells:
-    """A cell for each value that came at least a few times; if all values are close together, for every value."""
+    """Make a cell for each value that came at least a few times, or for every value if all are close together."""
     if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
         return fit_cells(values)
     distinct, counts = np.unique(values, return_counts=True)
@@ -232,7 +232,8 @@ def _frequent(values: NDArray[Any]) -> Cells:
 def _take_intervals(counts: _Counts, best: _Best) -> None:
     """Consider events "at least" and "at most", and fewer events between two values and outside of them.
 
-    They are scored on both parts; on the second alone, doubled, if the statistic was learned on the first.
+    They are scored on both parts. If the statistic was learned on the first part, they are scored on the second alone,
+    with doubled counts.
     """
     more, fewer = counts.more[:-1], counts.fewer[:-1]
     weights = np.ones(2)
@@ -298,12 +299,12 @@ def _take_likelier(counts: _Counts, best: _Best) -> None:
 
 
 def _sums(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(m + 1,) sum of the counts before each place."""
+    """Return (m + 1,) sums of the counts before each place."""
     return np.concatenate(([0.0], np.cumsum(counts)))
 
 
 def _crossings(sums: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The places on either side of where the sums cross even steps, and steps that double in both tails."""
+    """Return the places next to which the sums cross even steps, or steps that double in both tails."""
     total = sums[-1]
     tails = LEAST * 2.0 ** np.arange(0, max(1, int(np.log2(max(total / LEAST, 2)))))
     steps = np.concatenate((np.linspace(0, total, count), tails, total - tails))
@@ -314,7 +315,7 @@ def _crossings(sums: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 def _pairs(
     first_sums: NDArray[np.float64], second_sums: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Starts and ends of intervals."""
+    """Return starts and ends of intervals."""
     places = np.searchsorted(first_sums + second_sums, np.linspace(0, first_sums[-1] + second_sums[-1], _ENDS))
     ends = np.unique(np.concatenate((places - 1, places, [len(first_sums) - 1])).clip(0))
     low, high = np.triu_indices(len(ends), 1)
@@ -380,7 +381,7 @@ def play(
 
 
 def breaks(attack: Attack) -> bool:
-    """Whether the draws prove a larger epsilon than is claimed; compared exactly."""
+    """Whether the draws prove a larger epsilon than is claimed. The two are compared exactly."""
     return Fraction(attack.lower_bound) > Fraction(attack.claimed)
 
 
@@ -393,10 +394,10 @@ def verdict_of(attack: Attack) -> str:
 
 
 def claimed_epsilon(claimed: str | int | Fraction) -> str:
-    """The claim as exact text.
+    """Return the claim as exact text.
 
     Raises:
-        ConfigurationError: it is no number, or negative.
+        ConfigurationError: the claim is no number, or negative.
     """
     try:
         value = Fraction(claimed)
@@ -408,10 +409,10 @@ def claimed_epsilon(claimed: str | int | Fraction) -> str:
 
 
 def draw_both(first: Mechanism, second: Mechanism, count: int) -> tuple[Rows, Rows]:
-    """Outcomes on both inputs, as rows of one length and type.
+    """Draw outcomes on both inputs, as rows of one length and type.
 
     Raises:
-        ConfigurationError: as `draw` raises it, or the lengths differ.
+        ConfigurationError: `draw` raises it, or the rows of the two inputs differ in length.
     """
     first_rows, second_rows = (
         draw(first, count, "the mechanism on the first input"),
@@ -450,7 +451,7 @@ _EDGE = 0.0005
 
 
 def spread_of(event: Event, first: Rows, second: Rows) -> Spread:
-    """Shares of the draws at each value of the event's statistic, or in bins; unordered ones by their learned ratio."""
+    """Return shares of draws by value of the event's statistic, or in bins. Cells without order go by learned ratio."""
     if isinstance(event, Likelier) and not event.statistic.ordered:
         axis = f"logarithm of the learned ratio of {event.statistic.name}"
         first_values, second_values = event.score(first), event.score(second)
@@ -514,10 +515,11 @@ class Game:
     statistics: Mapping[str, Function] = field(default_factory=dict)  # as `play` takes them
 
     def play(self, *, draws: int, error_rate: float, claimed: str | None = None) -> Attack:
-        """Play as the function `play`; `claimed` takes the place of `epsilon`.
+        """Play as the function `play` does; `claimed` takes the place of `epsilon`.
 
         Raises:
-            ConfigurationError: as `play` raises it, or the mechanism fails; the message names the line.
+            ConfigurationError: the function `play` raises it, or the mechanism fails at the line that the message
+                names.
         """
         epsilon = claimed or self.epsilon
         return play(

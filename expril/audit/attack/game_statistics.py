@@ -1,7 +1,7 @@
 """Outcomes as one array of rows, and the statistics by which the game looks at an outcome, each named.
 
-A statistic that must be learned is learned on a part of the game's first half. Its values are counted one by one where
-they are few, else in bins that are narrow in the tails.
+A statistic that must be learned is learned on a part of the game's first half. Few different values are counted one by
+one; many are counted in bins that are narrow in the tails.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
     """(count, k) outcomes as int64 or float64; truth values become 0 and 1.
 
     Raises:
-        ConfigurationError: the outcomes are no numbers, not finite, or not one row a draw.
+        ConfigurationError: the outcomes are not finite numbers, or not one row for each draw.
     """
     outcomes = np.asarray(mechanism(count))
     if outcomes.ndim not in (1, 2) or outcomes.shape[0] != count or 0 in outcomes.shape:
@@ -46,7 +46,7 @@ def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
 
 
 MOST_VALUES = 4096
-"""Up to so many distinct values get a cell each."""
+"""Most distinct values that get a cell each."""
 _RANKS = 256
 _TAIL = 10
 
@@ -85,7 +85,7 @@ class Cells:
 
 
 def fit_cells(values: NDArray[Any]) -> Cells:
-    """Cells that suit the values, (n,)."""
+    """Make cells that suit the values, (n,)."""
     if values.dtype.kind == "i":
         low, high = int(values.min()), int(values.max())
         if high - low < MOST_VALUES:
@@ -208,7 +208,7 @@ def _sums(
     apart: NDArray[np.float64],
     columns: list[int],
 ) -> Iterator[Statistic]:
-    """Sums whose means differ: of the columns that moved, and Fisher's discriminant (1936) of the chosen columns.
+    """Yield sums whose means differ: of the columns that moved, and Fisher's discriminant (1936).
 
     The inputs are scaled.
     """

@@ -34,7 +34,7 @@ from protocol.query_kind import Kinds, QueryKind, Turn
 from protocol.rationals import MOST
 
 FALSE_ALARM = 1e-9
-"""Of each check."""
+"""False-alarm rate of each check."""
 HANDLED_DRAWS = 4_000
 """Draws that are taken through `handle`, of each data set."""
 COPIES = 100
@@ -52,7 +52,7 @@ SENTINEL = b"the sentinel's own bytes, which no answerer releases"
 
 @dataclass(frozen=True)
 class Served:
-    """A curator over invented records."""
+    """A curator that serves invented records."""
 
     identity: bytes  # public key
     curator: Curator
@@ -62,7 +62,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Service:
-    """All curators that an example needs, and a learner whom their policies admit."""
+    """The curators that an example needs, and a learner whom their policies admit."""
 
     curators: tuple[Served, ...]  # the first has the attacked records
     learner: SigningKey
@@ -71,10 +71,10 @@ class Service:
     kinds: Kinds  # all that the curators answer
 
     def observe(self, copies: int, times: int) -> list[Observation]:
-        """The numbers in signed, verified releases of the question, which is asked so many times.
+        """Ask the question so many times; return the numbers in the signed and verified releases.
 
-        One study asks a single curator all of it. With several curators each time is a study of its own, as a query
-        may end before its last turn there.
+        A single curator is asked in one study. Several curators are asked in a new study each time, as a query may end
+        before its last turn there.
 
         Raises:
             ConfigurationError: a curator refused.
@@ -93,7 +93,7 @@ class Service:
         return observations
 
     def first(self) -> bytes:
-        """The bytes that the first curator releases in the first turn; raises as `observe` does."""
+        """Return the bytes that the first curator releases in the first turn; raises as `observe` does."""
         return self._answer(self._sessions(1, 1), 0, 0, next(self._lead(1, 0))[0])
 
     def _lead(self, copies: int, query: int) -> Lead:
@@ -126,7 +126,7 @@ class Service:
 
 
 def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Answerer], kind: str) -> Service:
-    """Open curators as sites do, with ledgers in memory; the first holds the units, each other one a plain record."""
+    """Open curators as sites do, with ledgers in memory. The first holds the units, the others a plain record each."""
     learner = SigningKey.generate()
     keys = (SigningKey.generate(),) if example.company is None else example.company.curators
     policy = Policy(
@@ -204,9 +204,9 @@ def sentinel(name: str, example: Example, pair: Neighbours, answerers: Mapping[s
 def same_law(name: str, path: AnswerPath, pair: Neighbours) -> Check:
     """Check that the releases of `handle` have the law of the answerer's, and that copies in a query are independent.
 
-    The tests are exact given the margins. If two samples have one law, the number of the first sample's draws above a
-    pooled quantile is hypergeometric. If neighbours in one release are independent, so is the number of pairs of which
-    both are above it.
+    The tests are exact given the pooled counts. If two samples have one law, the number of the first sample's draws
+    above a pooled quantile is hypergeometric. If neighbours in one release are independent, so is the number of pairs
+    of which both are above it.
     """
     kind = path.answerer.kind
     calls = min(-(-HANDLED_DRAWS // path.copies), MOST_CALLS)
@@ -262,6 +262,6 @@ def _chance(count: int, total: int, marked: int, sample: int) -> float:
 
 
 def _noticed(draws: int, alarm: float) -> float:
-    """The difference of shares near one half that two samples of so many draws show with probability 0.999."""
+    """Return the difference of shares near one half that two samples of so many draws show with probability 0.999."""
     far = stats.norm.isf(alarm / 2) + stats.norm.isf(0.001)
     return float(far * math.sqrt(1 / (2 * draws)))

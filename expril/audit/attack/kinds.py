@@ -1,9 +1,9 @@
 """The audit of a query kind as it is installed, with its own questions, its answerer and real noise; no kind is named.
 
-First a search proposes neighbouring data sets. Their records take all that records can hold: bounds, values beyond
-them, missing ones, undeclared levels, every label and the awkward values of the example; few records and many, alike
-and scattered. The exact numbers rank the proposals, which an auditor of invented records may see. The best are changed
-value by value, as long as that helps. The pair that is chosen is judged on draws of its own.
+First a search proposes neighbouring data sets. Their records take every kind of value: bounds, values beyond them,
+missing values, undeclared levels, every label and the awkward values of the example. There are few records and many,
+equal and scattered ones. The exact numbers rank the proposals, since an auditor of invented records may see them. The
+best are changed value by value, as long as that helps. The pair that is chosen is judged on draws of its own.
 
 If charges depend on the answers, each answer must be as private as it was charged: for every set S of answers charged
 at most e, P(S | D) <= exp(e) P(S | D') (ex-post privacy; Ligett, Neel, Roth, Waggoner and Wu 2017). So for each charge
@@ -58,10 +58,10 @@ class SearchResult:
 
 
 def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
-    """The pairs of data sets that the question's exact numbers tell apart best.
+    """Search for the pairs of data sets whose exact numbers differ most.
 
-    `path`: asks the question once a call; `seed`: of the proposals; the noise has none; `keep`: number of pairs to
-    return; `random_pairs`: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
+    `path`: asks the question once in each call; `seed`: seed of the proposals, not of the noise; `keep`: number of
+    pairs to return; `random_pairs`: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
@@ -84,10 +84,10 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
 
 
 def score_of(path: AnswerPath, pair: Neighbours) -> float:
-    """Distance of the exact numbers, each in scales of its noise; infinite if only one of the data sets is answered.
+    """Return the distance of exact numbers, each in scales of its noise; infinite if only one data set is answered.
 
     For additive noise this is the loss, for other laws a hint. If a kind samples its own law, it is the largest log
-    ratio of how often a draw came on either side.
+    ratio of a draw's counts on the two sides.
     """
     fewer, more = (_answered(path, units) for units in pair.sets)
     if fewer is None or more is None:
@@ -109,7 +109,7 @@ def score_of(path: AnswerPath, pair: Neighbours) -> float:
 
 
 def _likelier(first: Numbers, second: Numbers) -> float:
-    """Logarithm of the largest ratio of how often a row came on either side, damped by `FEW`."""
+    """Return the log of the largest ratio of a row's counts on the two sides, with `FEW` added to each count."""
     rows, places = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
     sides = np.split(places.ravel(), [len(first)])
     first_counts, second_counts = (np.bincount(side, minlength=len(rows)) + FEW for side in sides)
@@ -134,7 +134,7 @@ def _scales(
 
 
 def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
-    """The values that records may take, by attribute and for the label."""
+    """Return the values that records may take, by attribute and for the label."""
     schema = example.schema
     values: dict[str, tuple[Value, ...]] = {}
     for attribute in schema.attributes:
@@ -149,7 +149,7 @@ def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
 
 
 def _around(lower: float, upper: float) -> tuple[float, ...]:
-    """Both bounds, the middle, and values outside, by a little and by far."""
+    """Return both bounds, the middle, and values a little and far outside."""
     span = upper - lower
     return (lower, upper, (lower + upper) / 2, float(np.nextafter(lower, -math.inf)), upper + span, lower - 1e6 * span)
 
@@ -199,7 +199,7 @@ def _replaced(unit: Unit, place: int, name: str, value: Value) -> Unit:
 
 
 ERROR_RATE = 0.001
-"""Of one kind's attack: fifty kinds together stay below 5 %."""
+"""Error rate of one kind's attack; fifty kinds together stay below 5 %."""
 SHORT_GAME = 400
 """Draws of each data set, to choose between questions."""
 SHORT_COPIES = 50
@@ -269,7 +269,7 @@ def chosen_kinds(
 def examples_of(
     name: str, answerers: Mapping[str, Answerer] = ANSWERERS, audits: Audits = AUDITS
 ) -> tuple[Answerer, tuple[Example, ...]]:
-    """The answerer of a name, and the questions to attack it with; raises as `chosen_kinds`."""
+    """Return the answerer of a name, and questions to attack it with; raises as `chosen_kinds` does."""
     if name not in kinds_to_audit(answerers, audits):
         chosen_kinds(name, answerers, audits)
         raise ConfigurationError(f"{name!r} releases several things; audit one of them by its own name")
@@ -291,12 +291,12 @@ def audit_kind(
 
     Args:
         name: one of `kinds_to_audit`.
-        draws: of each data set.
+        draws: draws on each data set.
         error_rate: greatest probability that a private mechanism is called a violation.
         answerers: the registered ones.
         audits: what an auditor knows of their kinds, by name.
         noise: makes a source of noise; by default a curator's own.
-        seed: of the search's proposals; the noise has none.
+        seed: seed of the search's proposals, not of the noise.
 
     Raises:
         ConfigurationError: nothing of that name is registered.
@@ -327,7 +327,7 @@ def audit_kind(
 
 
 def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
-    """The attack on all answers, unless one on those of one charge proves more than was charged."""
+    """Return the attack on all answers, unless an attack on the answers of one charge proves more than this charge."""
     share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
     draws = min(draws, path.example.draws or draws)
     of_charges = attack_charges(path, pair, draws=draws, error_rate=share)
@@ -383,7 +383,7 @@ def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:
 
 
 def _unanswered(path: AnswerPath) -> str:
-    """Why a question cannot be attacked; "" if it is answered on one plain record."""
+    """Say why a question cannot be attacked; "" if it is answered on one plain record."""
     record = {name: values[0] for name, values in values_of(path.example).items()}
     try:
         path.exact(((record,),))

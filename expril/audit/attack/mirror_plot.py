@@ -18,7 +18,7 @@ _THINNEST = 0.8
 _HIDDEN = 0.1
 """Bars below this share of the tallest would be too low to see, so the tallest one or two are cut."""
 SCALE = 30
-"""Of the Laplace noise in the mechanism that the paper prints, which claims 1/30."""
+"""Scale of the Laplace noise in the paper's printed mechanism, which claims 1/30."""
 RECORDS = 1
 """Records in its bin, all errors; the neighbouring data set holds one more, which is no error."""
 _BARS = 24
@@ -46,7 +46,7 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
     `shares`: of the draws in the event, for the text.
 
     Raises:
-        ConfigurationError: a spread without a place.
+        ConfigurationError: a spread has no values.
     """
     edges = _edges(spread.values)
     first, last = _visible_range(spread)

@@ -43,7 +43,7 @@ def play_blog(
     None takes fresh entropy.
 
     Raises:
-        ConfigurationError: no rounds, or epsilons that are not positive and rising.
+        ConfigurationError: there are no rounds, or the epsilons are not positive and rising.
     """
     if rounds < 1 or not epsilons or min(epsilons) <= 0 or sorted(set(epsilons)) != list(epsilons):
         raise ConfigurationError("the blog's game needs a round at least, and positive epsilons that rise")

@@ -44,7 +44,7 @@ PARTITIONS = 2
 RECORDS = 3
 """Records of the unit whose noise is that of one record."""
 BEYOND = 3
-"""A label at so many times its declared range."""
+"""Size of a label, as a multiple of its declared range."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def audit_path_control(name: str, *, draws: int = 100_000, error_rate: float = E
     """Attack one of `PATH_CONTROLS`, as a shipped kind is attacked.
 
     Raises:
-        ConfigurationError: there is none of that name.
+        ConfigurationError: there is no control of that name.
     """
     control = PATH_CONTROLS.get(name)
     if control is None:
@@ -87,9 +87,9 @@ _CLASSES = Schema(
 _NUMBER = Schema(attributes=(NumericAttribute("x", -4.0, 4.0),), label="outcome", label_bounds=(0.0, 1.0))
 _FLAT = FeatureMap((NumericFeature("x", 0.0, 1.0, 0.0),))
 _EVERYBODY = NearestCentre.of(_FLAT, np.array([[0.0]]))
-"""One cell."""
+"""A partition with one cell, which holds every record."""
 _PRESENT = FeatureBins("x", ())
-"""Two cells: records with an x, and without."""
+"""A partition with two cells: records with an x, and without."""
 _SIGN = FeatureBins("x", (0.0,))
 _CANCELLING = Mlp.of(
     FeatureMap(
@@ -140,7 +140,7 @@ def _attacked(
 
 
 def _ratio(records: int, *, as_floats: bool = False) -> PathControl:
-    """The paper's printed mechanism on a bin of so many records, all errors, and on one record more, which is none.
+    """Make the control of the paper's printed mechanism on a bin of so many errors, with and without a correct record.
 
     With ten records the loss on real numbers is 0.126, where 0.033 is claimed. That is too little for 10^5 draws to
     prove as strictly as for a shipped kind, so this case is attacked as it is released: in floats.

@@ -1,7 +1,7 @@
 """Mechanisms for the game: some correct, the others broken on purpose, each in one way that is known from practice.
 
-All take (exact answers on the records, n, generator) and give (n,) or (n, k) outcomes. Integer noise comes from numpy,
-so that no other fault shows.
+All take exact answers on the records, a number n and a generator, and return (n,) or (n, k) outcomes. They use integer
+noise from numpy, so that no other fault shows.
 
 The sparse vector technique says which of many counts are above a threshold, and costs only for those few. Lyu, Su and
 Li (2017, "Understanding the sparse vector technique for differential privacy", figure 1) list six published variants:
@@ -36,7 +36,7 @@ from protocol.noise import DiscreteLaplace
 from protocol.noise_shares import LaplaceShares
 
 Data = tuple[int, ...]
-"""Exact answers on one set of records."""
+"""The exact answers on one set of records."""
 Generator = np.random.Generator
 Counts = NDArray[np.int64]
 Drawn = Callable[[Data, int, Generator], NDArray[Any]]
@@ -116,7 +116,7 @@ def noisy_max(data: Data, count: int, generator: Generator) -> Counts:
 
 
 def randomized_response(data: Data, count: int, generator: Generator) -> Counts:
-    """Warner (1965): the truth with probability e / (1 + e), else its opposite."""
+    """Warner (1965): the truth with probability exp(1) / (1 + exp(1)), else its opposite."""
     lies = generator.random(count) < 1 / (1 + np.e)
     return np.where(lies, 1 - data[0], data[0])
 
@@ -258,7 +258,7 @@ def noisy_max_half_scale(data: Data, count: int, generator: Generator) -> Counts
     ),
 )
 def raw_leak(data: Data, count: int, generator: Generator) -> Counts:
-    """Counts with noise of scale 4; one answer in a thousand forgets it."""
+    """Counts with noise of scale 4, except that one answer in a thousand has no noise."""
     noise = integers(4, (count, len(data)), generator)
     noise[generator.random(count) < 0.001] = 0
     return np.array(data) + noise
@@ -270,7 +270,7 @@ LATEST, HOUR = 6, 3600
 
 
 class ClockStatistic:
-    """1 if the seed of a recent second explains the counts by the first exact answers, -1 by the second, 0 if both."""
+    """1 if a recent second's seed explains the counts by the first exact answers, -1 by the second, 0 by both."""
 
     def __init__(self, first: Data, second: Data) -> None:
         self._first, self._second = np.array(first), np.array(second)
@@ -429,7 +429,7 @@ def one_class_fails(data: Data, count: int, generator: Generator) -> Counts:
     _on((0,), (0, 0), "one record whose attributes are all 0, and two of them", "infinite"),
 )
 def regulariser_over_n(data: Data, count: int, generator: Generator) -> Counts:
-    """Perturbed objective of logistic regression of which the mean is regularised: of the sum it is n times that.
+    """Perturbed objective of logistic regression that adds the regulariser to the mean loss, not to the sum.
 
     `data`: of each record, the attribute times the label: -1, 0 or 1.
     """
@@ -443,7 +443,7 @@ def regulariser_over_n(data: Data, count: int, generator: Generator) -> Counts:
     _on((), (1,), "no record, and one of norm 100", "3.954"),
 )
 def norm_not_squared(data: Data, count: int, generator: Generator) -> Counts:
-    """The same with a planned regulariser, for records of norm R whose curvature R^2 / 4 is taken for R / 4."""
+    """Perturbed objective with a planned regulariser. It takes R / 4 for the curvature R^2 / 4 at norm R."""
     ridge = NORM * 0.25 / math.expm1(_HALF)
     return _perturbed(NORM * np.array(data, float), ridge, NORM / _HALF, count, generator)
 

@@ -133,7 +133,7 @@ class RepeatedNoise(QuickNoise):
 
 
 def asked_again(path: AnswerPath, other: AnswerPath, units: tuple[Unit, ...], number: int) -> Numbers:
-    """(number, columns): the numbers of both questions side by side; each pair shares one source of noise."""
+    """Return (number, columns) answers to both questions side by side, with one source of noise for each pair."""
     dataset = path.hold(units, path.example)
     rows = []
     for _ in range(-(-number // path.copies)):
@@ -216,7 +216,7 @@ def walk_path() -> AnswerPath:
 
 
 def walk_pair() -> Neighbours:
-    """A record at one end of the axis, and the same with one at the other end."""
+    """Two data sets: a record at one end of the axis, and the same with a second record at the other end."""
     first: Record = {"x": -2.0, "s": "a", "outcome": "no"}
     last: Record = {**first, "x": 2.0}
     return Neighbours(((first,),), (last,))
@@ -262,7 +262,7 @@ def _moves(density: Density) -> NDArray[np.float64]:
 
 STATISTICS = 250
 FEW_DRAWS = 5_000
-"""Enough if one data set's answers hardly ever come from the other."""
+"""Draws that suffice if one data set's answers hardly ever come from the other."""
 AXIS_STEPS = 7
 BLOCKS = 4
 _GRID = Grid(0.0, float(AXIS_STEPS), AXIS_STEPS)
@@ -348,7 +348,7 @@ def _record(x: float = 1.0, outcome: str = "yes") -> Record:
 
 
 MANY_DRAWS = 20_000
-"""Enough to catch controls that give one draw a call, whose rounds are slow."""
+"""Draws that suffice to catch controls with one draw for each call, which are slow."""
 RECORDS = 100
 TOLERANCE = Rational(1, 25)
 """The blog's eps, 0.04."""
@@ -385,7 +385,7 @@ def _accuracy(hypothesis: Hypothesis, dataset: PrivateDataset) -> float:
 
 
 def blog_pair() -> Neighbours:
-    """One correct record more moves the score out of the tolerance."""
+    """Two data sets. A further correct record moves the score out of the tolerance."""
     half = RECORDS // 2
     units = ((_record(),),) * half + ((_record(outcome="no"),),) * half
     return Neighbours(units, (_record(),), "which takes the score out of the tolerance")
@@ -446,7 +446,7 @@ def exact_comparisons_pair() -> Neighbours:
 
 
 NO_ENTROPY = bytes
-"""n -> n zeros."""
+"""Entropy that anybody can guess: n zeros."""
 OPEN_COPIES = 5000
 
 

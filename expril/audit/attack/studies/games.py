@@ -102,13 +102,13 @@ class Table:
 
 
 def table_of(records: str, victims: int) -> Table:
-    """The records of that name.
+    """Return the records of that name.
 
     `records`: "invented", or a data set of `simulations.datasets`; `victims`: number of victims; a real table may have
     fewer.
 
     Raises:
-        ConfigurationError: no such records, or none of them can be told apart.
+        ConfigurationError: there are no such records, or no attribute tells some of them apart.
         DataUnavailableError: the data set's files are neither here nor can they be fetched.
     """
     return _invented(victims) if records == INVENTED else _real(records).first(victims)
@@ -164,7 +164,7 @@ def _told_apart(
 
 
 OPEN_STUDIES = 1_000
-"""More than any attack opens, so that only the cap stops an adversary."""
+"""Most open studies of a learner: more than any attack opens, so that only the cap stops an adversary."""
 
 
 class Attacked(Protocol):

@@ -60,7 +60,7 @@ attributes = [
 
 @dataclass(frozen=True)
 class Setting:
-    """The adversary's knowledge."""
+    """The adversary's knowledge in a membership attack."""
 
     records: pl.DataFrame  # all private records but the victim
     victim: pl.DataFrame  # one row
@@ -72,7 +72,7 @@ def setting_of(records: str) -> Setting:
     """An invented setting, or one of a data set: its most unusual record is the victim.
 
     Raises:
-        ConfigurationError: no such records, or not of two classes.
+        ConfigurationError: there are no such records, or they do not have two classes.
         DataUnavailableError: the data set's files are neither here nor can they be fetched.
     """
     return _invented() if records == INVENTED else _real(records)
