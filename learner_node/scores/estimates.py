@@ -28,7 +28,7 @@ from learner_node.scores.performance import Interval
 Floats = NDArray[np.float64]
 
 SHARPNESS: Floats = np.exp(np.linspace(np.log(0.25), np.log(8.0), 11))
-"""Candidate values of a, float64 (11,)."""
+"""Candidate values of the sharpness a, float64 (11,)."""
 
 _SHIFTS = 12.0 * np.sign(np.linspace(-1.0, 1.0, 61)) * np.abs(np.linspace(-1.0, 1.0, 61)) ** 1.5
 _SUREST_PROBABILITY = 0.002
@@ -182,9 +182,9 @@ def auc_draws(profiles: Profiles, share: Floats, weight: Floats, dealing: Dealin
     """Areas under a model's ROC curve, one for each of S draws, float64 (S,).
 
     Args:
-        profiles: Of the model.
-        share: Of label 1 in each cell, float64 (S, K), in [0, 1].
-        weight: Of each cell, float64 (S, K), positive.
+        profiles: The model's profiles.
+        share: Share of label 1 in each cell, float64 (S, K), in [0, 1].
+        weight: Weight of each cell, float64 (S, K), positive.
         dealing: How labels are dealt within cells; None deals them at random.
     """
     order = profiles.ascending

@@ -82,7 +82,7 @@ class PaperStrategy:
         self._cumulative = cumulative
 
     def plan(self, problem: Problem) -> Plan:
-        """The masses (if asked) and T error queries, all at scale l = c d (queries) / epsilon (Eq. 14)."""
+        """The masses (if asked), then the errors, at scale contribution bound x d x queries / epsilon (Eq. 14)."""
         d, queries = len(problem.source.schema.attributes), self._queries
         if self._options.printed:
             kinds = ["paper_ratio"] * queries

@@ -188,7 +188,7 @@ class Study(StudyState):
 
         Args:
             requests: curator's name -> how its request is made.
-            record: whether they belong to a round.
+            record: whether the requests belong to a round.
             attempts: how often each is sent; None is the federation's number.
             renew: whether to make a request anew that arrived after its expiry.
             until: stops the repeats once it is true of the replies so far.

@@ -223,7 +223,7 @@ class Foresight:
 
     Args:
         features: Source records, standardised, float64 (n_s, d), finite.
-        seed: Of the random features.
+        seed: Seed of the random features.
     """
 
     def __init__(self, features: Floats, *, seed: int) -> None:
@@ -242,7 +242,7 @@ class Foresight:
         Args:
             cells: Cell of each source record, int64 (n_s,), in [0, K); every number occurs.
             observed: Noisy signed count of each cell over its expected mass, float64 (K, P).
-            variance: Of each cell's observation about the mean of f, float64 (K,), positive.
+            variance: Variance of each cell's observation about the mean of f, float64 (K,), positive.
         """
         averages = average_over_cells(self._rows, [cells], self._frequencies, LENGTH_SCALES, seed=self._seed)
         covariances = Covariances(averages)
