@@ -2,8 +2,8 @@
 
 It reads request, policy, schema file and ledger, never a record, and charges nothing. A message that is in time counts
 once against its learner's limits. Anybody can send old bytes again, so repeats and late messages count on the channel.
-The counts are in memory, and a restart sets them to zero. A message counts on the day on which it expires, so a learner
-is never charged more messages than it signed.
+The counts are in memory, and a restart sets them to zero. A message counts on the day on which it expires, so no
+learner is ever counted with more messages than it signed.
 """
 
 import math

@@ -92,11 +92,11 @@ def make_study(
 ) -> Learned:
     """Ask all sites' curators and sum their answers.
 
-    The strategy is a key of `STRATEGIES`; under secure pooling the learner's assumptions about colluders and dropouts
-    are the default ones. `kinds` are query kinds that the curators answer beside counts -> their limits.
+    The strategy is a key of `STRATEGIES`. Secure pooling uses the default assumptions about colluders and dropouts.
+    `kinds` has the limits of the query kinds that curators answer beside counts, by kind.
 
-    Raises WrongCostError: a ledger holds another sum than was asked for; ConfigurationError: the strategy does not
-    take these options; NoCuratorError: a curator refused.
+    Raises WrongCostError: a ledger holds another sum than was asked for; ConfigurationError: the strategy does not take
+    these options; NoCuratorError: a curator refused.
     """
     federation, charged = federated(split.sites, pooling, kinds)
     learned = learn(
@@ -144,7 +144,7 @@ def network(split: Split) -> Answer:
 
 
 def delta_of(kind: PeerKind) -> float:
-    """0 for a peer with a pure guarantee."""
+    """The delta at which a peer is run: 0 for a peer with a pure guarantee."""
     return 0.0 if kind.delta == "zero" else DELTA
 
 

@@ -228,7 +228,7 @@ def task_of(population: str, estimand: str, records: int, epsilon: str, seed: in
 
 
 def compute(task: Task) -> Measured:
-    """One cell."""
+    """The errors of one cell."""
     estimand, records = task.maker.split()
     population = POPULATIONS[task.problem]
     rng = np.random.default_rng([task.seed, int(records), list(ESTIMANDS).index(estimand)])

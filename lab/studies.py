@@ -1,4 +1,4 @@
-"""The studies by name; `study.py` says what one is. Nothing of them is loaded here."""
+"""The list of studies by name. `study.py` defines a study. This module loads none of them."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module

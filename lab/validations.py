@@ -165,7 +165,7 @@ def _logistic(source: Records, records: Records, labels: NDArray[np.bool_], sure
 
 
 def compute(task: Task) -> Coverage:
-    """One run."""
+    """The coverage of one run."""
     split, epsilon = load(task.problem, task.seed), Fraction(task.epsilon)
     scale = split.most / epsilon
     pooled = task.maker == "pooled"

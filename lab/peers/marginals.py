@@ -39,7 +39,7 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Number of codes; levels have one more, for records with none of them."""
+        """Number of codes. An attribute of levels has one code more, for records with none of its levels."""
         return len(self.edges) - 1 if self.edges else len(self.columns) + 1
 
 
@@ -214,12 +214,12 @@ SAFETY = 1 - 1e-9  # share of the budget that is planned with, so that rounded s
 
 
 class Odometer:
-    """Noise, and what it cost so far.
+    """Draws noise and accounts for its cost so far.
 
     `epsilon` > 0; `delta`: 0 for pure epsilon with Laplace noise; else in (0, 1), with Gaussian noise under zCDP.
 
-    `total` is to spend: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta); `spent`, at most
-    that, is by OpenDP's maps. Raises ValueError: epsilon or delta out of range.
+    `total` is the whole budget: epsilon, or the largest rho whose zCDP guarantee implies (epsilon, delta). `spent` is
+    the cost so far by OpenDP's maps, at most `total`. Raises ValueError: epsilon or delta out of range.
     """
 
     def __init__(self, epsilon: float, delta: float) -> None:

@@ -6,8 +6,8 @@ chosen on seeds >= 5000; docs/peers.md has the table.
 
 DPGAN (Xie et al. 2018) is a Wasserstein GAN whose critic sees records through Opacus alone. Each record is paired with
 a generated point: the gradient of the critic's difference between the two is clipped, summed over the batch, and gets
-Gaussian noise. All else, the generator too, is computed of the critic. The MBDE paper trains it for 10,000 epochs,
-which are 780,000 steps of the critic at 10,000 records. Here it is `STEPS`.
+Gaussian noise. Everything else, the generator included, is computed from the critic alone. The MBDE paper trains for
+10,000 epochs, which are 780,000 steps of the critic at 10,000 records. Here it is trained for `STEPS` steps.
 """
 
 import numpy as np

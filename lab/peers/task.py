@@ -1,6 +1,6 @@
-"""What a peer is given and what it gives back.
+"""A peer's task and its result.
 
-Light on purpose: the peers' own environment imports this file too, and it has numpy but none of our other libraries.
+This file imports little: the peers' own environment loads it too, and has numpy but none of our other libraries.
 """
 
 import zlib

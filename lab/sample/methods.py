@@ -197,7 +197,7 @@ def base_masses(box: Box, cells: int) -> Floats:
 def learn(box: Box, cells: int, records: Floats, epsilon: Fraction, seed: int, training: Training) -> Learnt:
     """Learn a density, and evaluate it and its classifiers on the whole grid.
 
-    `box` is of Q_0, `records` are (n, d); the seed is of the learner's draws and first weights.
+    `box` bounds Q_0, and `records` are (n, d). The seed gives the learner's draws and first weights.
     """
     law = base_law(box, cells)
     learner = NetworkLearner(epochs=training.epochs, batch=training.batch)

@@ -55,7 +55,7 @@ def coverage(target: Floats, model: Floats) -> Coverage:
 
 
 def _mass(target: Floats, model: Floats, order: Floats) -> float:
-    """P's mass of the cells in increasing order, up to 0.95 of Q."""
+    """P's mass of the first cells in `order` that together hold 0.95 of Q."""
     _, level = np.unique(order, return_inverse=True)
     under_model = np.bincount(level, weights=model) / model.sum()
     under_target = np.bincount(level, weights=target)

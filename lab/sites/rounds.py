@@ -247,7 +247,7 @@ def exact_counts(curators: Curators, names: Iterable[str], numbers: int) -> NDAr
 
 
 def planned(ask: Ask, participants: Iterable[bytes]) -> PlannedCounts:
-    """The query."""
+    """The planned query that asks the question."""
     if ask.pooling != SECURE:
         return PlannedCounts(release=RELEASE, partitions=1, scale=SCALE)
     pool = SecurePool.of(participants, dropouts=ask.dropouts)
