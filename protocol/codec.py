@@ -1,4 +1,4 @@
-"""Bytes to typed values and back: MessagePack, strict, with size limits.
+"""Typed values are encoded as MessagePack and decoded here, strictly and with size limits.
 
 One value has one encoding: the decoder encodes again what it read, and compares. So it refuses duplicate keys, unknown
 fields, and integers that are wider than needed.

@@ -34,5 +34,5 @@ class ConfigurationError(ExprilError):
 
 
 def printable(text: str, most: int = 200) -> str:
-    """A peer's text, fit for a terminal or a log: shortened, control characters replaced."""
+    """Make a peer's text fit for a terminal or a log: shorten it and replace control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:most])

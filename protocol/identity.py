@@ -115,7 +115,7 @@ def same_fingerprint(text: str, fingerprint_text: str) -> bool:
 
 
 def compare_fingerprints(text: str, fingerprint_text: str) -> str:
-    """Lines for people: two fingerprints one below the other, with marks where they differ."""
+    """Write two fingerprints one below the other for people, with marks where they differ."""
     typed = _letters(text)[: 2 * _GROUPS * _GROUP]
     grouped = "-".join(typed[start : start + _GROUP] for start in range(0, len(typed), _GROUP))
     marks = "".join(" " if a == b else "^" for a, b in zip_longest(grouped, fingerprint_text))

@@ -219,7 +219,7 @@ class Holdout(QueryKind):
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
 
     def release_bytes(self, question: Question) -> int:
-        """Most bytes of a release; it depends on nothing."""
+        """Most bytes of a release; the same for every question."""
         return RELEASE_BYTES
 
     def read_release(self, data: bytes, question: Question) -> NDArray[np.int64]:

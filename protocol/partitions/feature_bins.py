@@ -46,7 +46,7 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "finite and strictly increasing")
 
     def cell_count(self, schema: Schema) -> int:
-        """Number of cells k, the missing one among them."""
+        """Number of cells k, with the one for missing values."""
         attribute = None if self.edges else schema.find(self.attribute)
         if isinstance(attribute, CategoricalAttribute):
             return len(attribute.levels) + 2

@@ -211,9 +211,9 @@ def mask(state: State, dealers: Indices, shares: Relayed, values: NDArray[np.int
     """The vector plus its self mask and a mask with each neighbour that dealt, (length,) modulo 2^64.
 
     Args:
-        state: after `share`.
+        state: the state after `share`.
         dealers: indices whose shares the learner claims to have; the masks depend on this list.
-        shares: sealed for this participant.
+        shares: shares that are sealed for this participant.
         values: (length,) int64, noise included.
 
     Raises:
@@ -291,7 +291,7 @@ def reveal(state: State) -> Relayed:
 
 
 def survivors_payload(round_: bytes, dealers: Sequence[int], survivors: Sequence[int]) -> bytes:
-    """What a participant signs of a survivor list."""
+    """The payload that a participant signs to agree to a survivor list."""
     return round_ + list_digest(DEALERS, dealers) + list_digest(SURVIVORS, survivors)
 
 

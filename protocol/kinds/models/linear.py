@@ -183,7 +183,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self._moved((2 if self.margin else 1) * most_records_per_unit)
 
     def moved_by_change(self, most_records_per_unit: int) -> int:
-        """Largest L1 change if the gradients of c records, each of length b, are replaced."""
+        """Largest L1 change if c records, whose vectors have length at most b, are replaced by others."""
         return self._moved(2 * most_records_per_unit)
 
     def _moved(self, vectors: int) -> int:
