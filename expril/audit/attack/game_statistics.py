@@ -187,7 +187,7 @@ def _apart(first: Rows, second: Rows) -> NDArray[np.float64]:
 
 
 def _wider(first: Rows, second: Rows) -> NDArray[np.float64]:
-    """(k,) logarithm of the variances' ratio in standard errors of normal ones."""
+    """Return (k,) log ratios of the two variances, in standard errors as for normal data."""
     first_variance, second_variance = first.var(0), second.var(0)
     floor = 1e-12 * (first_variance + second_variance) + 1e-300
     return np.asarray(np.log((first_variance + floor) / (second_variance + floor)) * np.sqrt(len(first)) / 2)

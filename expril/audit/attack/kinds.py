@@ -335,7 +335,7 @@ def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float
 
 
 def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
-    """The pair of data sets that a question tells apart best, and what a short game proves on it.
+    """Choose the pair of data sets that a question tells apart best, and a bound that a short game proves on it.
 
     Exact numbers rank the pairs. Without an exact loss the ranking is only a hint. Then another pair is taken if a
     short game on it proves more than is claimed.
@@ -421,9 +421,9 @@ LEAST = 100
 
 
 def attack_charges(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> tuple[Attack, ...]:
-    """The game on the answers of each charge, the most frequent first; none for a kind whose charges are planned.
+    """Play the game on the answers of each charge, the most frequent first; not for kinds whose charges are planned.
 
-    `draws`: of each data set, over all charges; `error_rate`: of all bounds together.
+    `draws`: draws on each data set, over all charges. `error_rate`: error rate of all bounds together.
     """
     if not path.answerer.kind.looks_back:
         return ()

@@ -298,7 +298,7 @@ SITES = (3, 5, 10, 50)
 
 
 def weights(shape: Fraction) -> Iterator[Fraction]:
-    """Return exact c_k = r (r + 1) ... (r + k - 1) / k!: a negative binomial has P(k) = (1 - q)^r c_k q^k."""
+    """Yield exact c_k = r (r + 1) ... (r + k - 1) / k! of a negative binomial of shape r: P(k) = (1 - q)^r c_k q^k."""
     weight, k = Fraction(1), 0
     while True:
         yield weight

@@ -2,8 +2,8 @@
 
 * `writer`, `checker`: the two commands
 * `facts`: what only people know, as a small TOML
-* `evidence`: transcripts and exports that go in, what they prove, and what each curator spent on one unit
-* `losses`: losses of the questions, enumerated; and the audit, judged by its attacks' numbers
+* `evidence`: the transcripts and ledgers in the package, and what each curator spent on one unit by them
+* `losses`: the enumerated losses of the questions, and a judgement of the audit by its attacks' numbers
 * `deployment`: the entry for a registry of deployments
 * `checklist`: what an evaluator asks, and where the answer is proven
 * `contents`: names of the files, and what is for people, written anew and compared

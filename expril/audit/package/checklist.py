@@ -317,7 +317,7 @@ def checklist_document() -> Document:
 
 
 def readme(key: str) -> str:
-    """`README.txt` of a package.
+    """Return the text of a package's `README.txt`.
 
     `key`: the packager's public key, hexadecimal.
     """

@@ -244,7 +244,7 @@ class _Part:
 
 
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
-    """What each curator spent, over all runs and ledgers.
+    """Return what each curator spent, over all runs and ledgers.
 
     What one curator spent in several parts of the evidence is added up. Parts belong to one curator if they share a key
     or the name of the records. Repeats of one simulation are added up, too, curator by curator: nothing shows that they

@@ -161,7 +161,7 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
 
 
 def packed(path: Path) -> Packed:
-    """Hash and length of a file."""
+    """Return the hash and the length of a file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return Packed(sha256, file.tell())

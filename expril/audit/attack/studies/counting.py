@@ -311,7 +311,7 @@ class CountService:
 
 
 def play_rounded(terms: Terms) -> tuple[Guesses, int]:
-    """Play differencing on such services for so many games: (guesses, total number of questions).
+    """Play differencing on count services in so many games; return the guesses and the number of questions.
 
     Raises:
         ConfigurationError: the records have too few victims to know some and to attack others.
