@@ -224,7 +224,7 @@ def _check_cost(
     ledgers: Ledgers,
     epsilon: Fraction | None,
 ) -> list[str]:
-    """Return where the claim of a kind of study is neither its plans' cost nor its epsilon, or its spending is wrong."""
+    """Return where the claim of a kind of study is neither its plans' cost nor its epsilon, or its spending wrong."""
     wrong = _check_spent(who, spent, exchanges, ledgers)
     planned = max(map(_planned, exchanges), default=ZERO)
     if exact(claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
