@@ -136,7 +136,7 @@ def no_noise(sample: Sample) -> Values:
 
 
 def global_laplace(sample: Sample) -> Values:
-    """Laplace noise by the worst case: the whole grid."""
+    """Laplace noise for the worst-case sensitivity, which is the whole grid."""
     scale = sample.grid.steps / sample.epsilon
     noise = DiscreteLaplace(scale).simulate(sample.rng, (DRAWS,))
     return np.clip(sample.centre + noise, 0, sample.grid.steps)

@@ -183,7 +183,7 @@ def complaint_of_step(state: State, entry: Entry) -> str:
 
 @dataclass
 class Learners:
-    """Sums by learner."""
+    """Spending, reservations and numbers of studies, by learner."""
 
     # key -> (index of the entry that binds it, the learner's name); for ever
     bound: dict[bytes, tuple[int, str]] = field(default_factory=dict)

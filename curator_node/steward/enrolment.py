@@ -148,7 +148,7 @@ def revoke(folder: Path, name: str, *, now: int, key: str = "") -> list[str]:
         The keys that were valid and are no more.
 
     Raises:
-        ConfigurationError: no such learner or key.
+        ConfigurationError: there is no such learner or key.
     """
     learner = next((entry for entry in map(_read_learner, _learner_files(folder)) if entry.name == name), None)
     if learner is None:

@@ -180,7 +180,7 @@ class Learnt:
 
 @lru_cache(maxsize=4)
 def base_law(box: Box, cells: int) -> BaseLaw:
-    """A standard Gaussian on a box of as many cells in each coordinate."""
+    """A standard Gaussian on a box with `cells` cells in each coordinate."""
     axes = [
         NumberAxis(f"x{place}", low, high, cells, 0.0, 1.0)
         for place, (low, high) in enumerate(zip(box.low, box.high, strict=True))
