@@ -13,7 +13,7 @@ NOW = 1_767_225_600
 """Seconds since 1970: the start of 2026."""
 KEYS = {"cryptography.hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey",
         "cryptography.hazmat.primitives.asymmetric.x25519": "X25519PrivateKey"}  # fmt: skip
-WRITERS = ("files.py", "new_files.py", "private_files.py")
+WRITERS = ("expril/files.py", "curator_node/new_files.py", "learner_node/private_files.py")
 """Modules that write files whole, in this tree and before; the names of their drafts are drawn apart."""
 _numbers, _drafts = itertools.count(), itertools.count()
 
@@ -24,10 +24,10 @@ def drawn(size):
     How often a file is written decides nothing, and must not move what keys and noise are drawn from.
     """
     frame, names = sys._getframe(1), []
-    while frame is not None and len(names) < 6:
-        names.append(frame.f_code.co_filename.rpartition("/")[2])
+    while frame is not None and len(names) < 4:
+        names.append(frame.f_code.co_filename)
         frame = frame.f_back
-    of_draft = any(name in WRITERS for name in names)
+    of_draft = names[-1].endswith(WRITERS)
     place = next(_drafts if of_draft else _numbers)
     return hashlib.shake_256((b"draft" if of_draft else b"held") + place.to_bytes(8, "big")).digest(size)
 
