@@ -246,7 +246,7 @@ class Identities:
     def receipt(
         self, request: Message, account: Account, owed: Owed, identity: bytes, now: int, *, release: bytes = NO_DIGEST
     ) -> bytes:
-        """The receipt of a request that took effect, under the key that it was addressed to; see `Receipts.write`."""
+        """Write the receipt of a request that took effect, signed by the key to which it was addressed."""
         return self._receipts[request.recipient].write(account, owed, identity, now, release=release)
 
     def check(self, data: bytes, ledger: Ledger, now: int) -> None:

@@ -36,7 +36,7 @@ class EnrolledKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revoked: Instant | None = None  # when its steward took it back: it may sign no more, whatever the clock says
 
     def valid(self, now: int) -> bool:
-        """Whether it may sign at a time, in seconds since 1970."""
+        """Whether the key may sign at time `now`, in seconds since 1970."""
         started = self.start is None or self.start.timestamp() <= now
         return started and not (self.revoked or (self.until is not None and self.until.timestamp() <= now))
 

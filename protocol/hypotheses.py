@@ -88,7 +88,7 @@ class Mlp(msgspec.Struct, frozen=True, tag="mlp", forbid_unknown_fields=True):
         return cls(features=features, weights=safetensors.numpy.save(tensors))
 
     def check(self, schema: Schema, field: str) -> None:
-        """Raise RemoteProtocolError(BAD_QUERY) unless `weights` hold the tensors of such a network, within +-64."""
+        """Raise RemoteProtocolError(BAD_QUERY) unless the map fits and `weights` hold such a network, within +-64."""
         self.features.check(schema, f"{field}.features")
         layers = self._layers(f"{field}.weights")
         width = self.features.width

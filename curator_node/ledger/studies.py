@@ -115,7 +115,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class KeptState:
-    """What an answerer keeps of a study."""
+    """The state that a kind's answerer keeps between the turns of a study."""
 
     index: int  # of the ANSWERED entry that holds its digest
     state: bytes

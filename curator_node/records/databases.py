@@ -37,7 +37,7 @@ _TEMPORAL = (pl.Date, pl.Datetime, pl.Time)
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A source file: where a site's records are, if not in a file."""
+    """Contents of `source.toml`: the database that holds a site's records, and the query that reads them."""
 
     url: str = ""  # of the database, for SQLAlchemy, without a password. Or
     url_env: str = ""  # name of the environment variable that holds it

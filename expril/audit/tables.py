@@ -58,7 +58,7 @@ def transcript_table(proof: RunProof) -> Written:
 
 
 def ledger_table(proof: RunProof) -> Written:
-    """What each ledger of a run proves."""
+    """A table of a run's ledgers: what each one proves."""
     rows = [
         (
             printable(ledger.entry.file),

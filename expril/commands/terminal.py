@@ -370,7 +370,7 @@ def _of_the_command_line(error: click.ClickException) -> Fault:
 
 
 def tolerate_any_terminal() -> None:
-    """Write characters that the terminal's encoding lacks in another way, instead of failing."""
+    """Replace a character that the terminal's encoding lacks by an ASCII substitute, instead of failing."""
     codecs.register_error("expril", _substitute)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -62,7 +62,7 @@ class Randomness(_Record, frozen=True, tag="drew"):
 
 
 class Decision(_Record, frozen=True, tag="decided"):
-    """A computed value that later messages depend on. Its caller knows its type."""
+    """A computed value that later messages depend on, as bytes; the code that records it also decodes it."""
 
     data: bytes
 

@@ -214,7 +214,7 @@ def quote(
 
 
 def many_attributes(problem: Problem, strategy: str, options: Mapping[str, Any]) -> list[str]:
-    """Notes for a source so wide that the strategy first chooses attributes; empty for any other."""
+    """Notes for `cells` on a source of many attributes: what is simulated, and whether some are chosen; else empty."""
     if strategy != CELLS_STRATEGY or not is_wide(problem.source):
         return []
     first = choice_of(problem, options.get(CHOSEN))

@@ -1,4 +1,7 @@
-"""Whom a learner may ask, and how (curators, key, carrier, clock); and how a carrier says that it must stop waiting."""
+"""`Federation`: the curators that a learner may ask, with its key, carrier and clock.
+
+A carrier raises `UnfinishedError` when it stops waiting for replies and leaves the study open.
+"""
 
 import secrets
 import time

@@ -76,9 +76,9 @@ SUMMED = Pooling()
 
 @dataclass(frozen=True)
 class SecurePool:
-    """Curators that sum securely, as a plan names them.
+    """The participants of a secure sum, and how many colluders and dropouts it tolerates.
 
-    Raises ConfigurationError if they break a rule, which it names.
+    Raises ConfigurationError if these break a rule; the text names the rule.
     """
 
     participants: tuple[bytes, ...]

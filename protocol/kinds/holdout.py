@@ -254,7 +254,7 @@ def ended(turn: Turn, past: Sequence[Past]) -> int:
 
 
 def begins(turn: Turn, past: Sequence[Past]) -> bool:
-    """Whether a turn begins an instance: the first turn does, and each turn that follows released counts."""
+    """Whether a turn begins an instance: it is the query's first turn, or the turn before it released counts."""
     if turn.number == 0:
         return True
     last = max((item for item in past if item.turn.query == turn.query), key=lambda item: item.turn.number)

@@ -1,4 +1,4 @@
-"""What a ledger is to everybody who reads one.
+"""The public format of a ledger, shared by the curator that writes it and all who verify it.
 
 * `entries`: what an entry is, the hash chain, what the curator signs of each, and what the charges mean
 * `merkle`: the tree over their hashes, and its proofs

@@ -265,7 +265,8 @@ def check_opening(
 ) -> None:
     """Raise BAD_QUERY unless enough participants signed the survivor list.
 
-    This participant and at least n - u of all n must have signed, with enough holders of each survivor among them.
+    This participant must have signed the list, and at least n - u of the n. For each survivor, enough signers must
+    hold shares of its secrets to recover them.
     """
     _check_step(group, state, 4)
     if tuple(survivors) != state.survivors:

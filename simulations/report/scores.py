@@ -43,7 +43,7 @@ class Row:
 
 
 def few_rows(sites: Sequence[Row]) -> list[Row]:
-    """Rows of a learner's sites for a table: all, or with more than `FEW` the best, the middle and the worst.
+    """Rows of a learner's sites for a table: all of them, or of more than `FEW` the best, the median and the worst.
 
     In the latter case ranks read "best of 50" and so on; sites without a score do not count.
     """

@@ -142,7 +142,7 @@ def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
 
 
 def side(value: float, error: float | None, level: float) -> int:
-    """1 or -1 if a value is above or below a level by more than two standard errors, else 0."""
+    """1 if a value is more than two standard errors above a level, -1 if at least two below it, else 0."""
     wide = 2 * (error or 0.0)
     return 1 if value - wide > level else -1 if value + wide <= level else 0
 

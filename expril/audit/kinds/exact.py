@@ -244,7 +244,7 @@ class ChoiceLoss(NamedTuple):
 
 
 def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
-    """Return the largest loss between two vectors of scores, (k,) each, in floats; infinite if their lengths differ."""
+    """Compute, in floats, the largest loss over all choices for two score vectors (k,); infinite if k differs."""
     if len(first) != len(second):
         return math.inf
     with np.errstate(divide="ignore", invalid="ignore"):

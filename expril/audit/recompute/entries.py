@@ -204,7 +204,7 @@ class Running:
         self._amounts.append(amount)
 
     def at(self, place: int) -> Fraction:
-        """Return the sum up to an entry."""
+        """Return the sum of the amounts up to and including an entry."""
         count = bisect_right(self._places, place)
         while len(self._sums) <= count:
             self._sums.append(plus(self._sums[-1], self._amounts[len(self._sums) - 1]))

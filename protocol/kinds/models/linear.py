@@ -214,7 +214,7 @@ class LinearModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def work_of_features(self) -> int:
-        """Work of a record's vector beyond its map."""
+        """Work per record of computing the vector, in addition to the feature map."""
         return 0
 
     @property
@@ -309,7 +309,7 @@ class KernelSvm(LinearModel, frozen=True, kw_only=True, tag="kernel_svm", forbid
 
     @property
     def work_of_features(self) -> int:
-        """Work of a record's vector beyond its map."""
+        """Work of computing a record's random Fourier features, in addition to the feature map."""
         return self.frequencies * (self.width + _COSINE_COST)
 
     @property

@@ -35,7 +35,7 @@ class NaiveBayes(msgspec.Struct, frozen=True, kw_only=True, tag="naive_bayes", f
 
     @property
     def weight(self) -> int:
-        """What a record adds in each attribute: S^2."""
+        """Total that one record adds to the cells of each attribute: S^2, where S is `steps`."""
         return self.steps**2
 
     @property

@@ -157,7 +157,7 @@ class AggregateMean(_Method, frozen=True, tag="aggregate_mean"):
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """The bound of `_of_blocks`."""
+        """Bound for statistics of blocks: a named unit stays in its block; a changed record may move."""
         return _of_blocks(self.cost(unit.records), unit)
 
     @property
@@ -187,7 +187,7 @@ class AggregateMedian(_Method, frozen=True, tag="aggregate_median"):
         return self.law.loss(self.sensitivity(most_records_per_unit))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
-        """The bound of `_of_blocks`."""
+        """Bound for statistics of blocks: a named unit stays in its block; a changed record may move."""
         return _of_blocks(self.cost(unit.records), unit)
 
     @property
