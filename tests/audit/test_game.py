@@ -36,7 +36,7 @@ from expril.audit.attack.controls.mechanisms import (
 )
 from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
 from expril.audit.attack.controls.parts import HalfNoise
-from expril.audit.attack.game import breaks, choose_events, loss_bound, play, verdict_of
+from expril.audit.attack.game import breaks, choose_events, loss_bound, play, promise, verdict_of
 from expril.audit.attack.game_statistics import fit_cells, hash_rows, last_bit
 from expril.audit.attack.zumel_game import EPSILONS, THRESHOLD, expected_above, play_blog
 from protocol.errors import ConfigurationError
@@ -49,6 +49,13 @@ SURE = {"error_rate": RARE, "neighbours": "two"}
 def noisy(exact, scale, seed):
     exact, generator = np.atleast_1d(exact), np.random.default_rng(seed)
     return lambda count: exact + DiscreteLaplace(Fraction(scale)).simulate(generator, (count, len(exact)))
+
+
+def test_counts_that_rounding_lifts_above_the_draws_have_a_score():
+    """Weighted counts are sums of floats: all of 5,801 draws may add up to a little more."""
+    lifted = np.array([np.nextafter(5801, 6000), 5801.0])
+    scores = promise(lifted, np.array([10.0, 10.0]), 5801, 0.01)
+    assert scores[0] == scores[1] > 10
 
 
 def tossed(chance, seed, value=1):

@@ -142,7 +142,7 @@ def promise(
     each input; `error_rate`: the smaller it is, the lower rare events score, as they may come often by chance.
     """
     width = -float(ndtri(error_rate / 2)) / (2 * math.sqrt(draws))
-    lower = np.sin(np.maximum(np.arcsin(np.sqrt(more / draws)) - width, 0)) ** 2
+    lower = np.sin(np.maximum(np.arcsin(np.sqrt(np.minimum(more / draws, 1))) - width, 0)) ** 2
     upper = np.sin(np.minimum(np.arcsin(np.sqrt(np.minimum((fewer + 1) / draws, 1))) + width, np.pi / 2)) ** 2
     bounds = np.log(np.maximum(lower, 1e-300) / upper)
     more_count, fewer_count = np.maximum(more, 0.5), fewer + 1
