@@ -208,10 +208,8 @@ class Curator:
                 way; or it newly allows a method that is private only up to some number of records. In the last two
                 cases the curator must be started anew.
         """
-        terms, bounds = (
-            settled_terms(policy, self._kinds, self._noise),
-            partial(record_bounds, answerers=self._answerers),
-        )
+        terms = settled_terms(policy, self._kinds, self._noise)
+        bounds = partial(record_bounds, answerers=self._answerers)
         if bounds(terms.limits).keys() - bounds(self._terms.limits).keys():
             # Whether there are too many records for it is seen when the curator starts, and then by nobody else.
             raise ConfigurationError(
