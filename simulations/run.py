@@ -14,10 +14,15 @@ import polars as pl
 from threadpoolctl import threadpool_limits
 
 from learner_node.result.listing import listed_digests, save_index
+from learner_node.study.budget import Amount
+from learner_node.study.doubts import require_confirmed
 from learner_node.study.pooling import POOLED
 from learner_node.study.study import NoCuratorError
 from protocol.envelopes import SigningKey
+from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
+from protocol.strict_toml import suggest
 from simulations.carriers.stages import stage_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import load_records
@@ -36,8 +41,8 @@ from simulations.report.model import (
 from simulations.report.words import some_of
 from simulations.run_cells import LearnerCell, RepeatCell, UnfinishedRun, finish, leftovers
 from simulations.run_folder import FORMAT as LIST_FORMAT
-from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder
-from simulations.run_order import ONLY_FIRST, Order, choose, keep_origin
+from simulations.run_folder import EpsilonList, epsilon_folder, epsilons_folder, name_newest, of_newest
+from simulations.run_order import MODELS_OF, ONLY_FIRST, Order, choose, keep_origin, typed_command
 from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
@@ -177,20 +182,28 @@ def simulate(
     scenario: str | Path,
     *,
     out: str | Path = "runs",
+    repeats: int | None = None,
+    seed: int | None = None,
+    epsilon: Amount | None = None,
+    large_epsilon: bool = False,
+    models: str = ONLY_FIRST,
     base: str | Path | None = None,
     carrier: str = "",
-    models: str = ONLY_FIRST,
-    **changes: int | str,
 ) -> tuple[RunReport, Path]:
-    """Run a scenario as the command `expril simulate` does; an interrupted call goes on when it is repeated.
+    """Run a scenario as the command `expril simulate` does, but print nothing, not even doubts about the scenario.
+
+    An interrupted call goes on when it is repeated.
 
     Args:
         scenario: a built-in scenario's name, a TOML file, or the folder of an earlier run.
         out: folder under which the run's folder is made.
+        repeats: in place of the scenario's, from 1.
+        seed: in place of the scenario's; of splits and learners, never of noise.
+        epsilon: of every learner, in place of its own.
+        large_epsilon: confirms an epsilon that protects little.
+        models: which repeats' models are kept: "first", "all" or "none".
         base: folder from which the scenario's paths start; None takes the scenario file's own.
         carrier: how envelopes travel: "process", "ray" or "deploy"; "" takes "process", or that of an earlier run.
-        models: which repeats' models are kept: "first", "all" or "none".
-        changes: `repeats`, `seed` or `epsilon` in place of the scenario's.
 
     Returns:
         The report, and the run's folder.
@@ -198,14 +211,20 @@ def simulate(
     Raises:
         ConfigurationError: there is no such scenario, it or a file that it names has an error, or an argument is wrong.
     """
-    chosen = choose(str(scenario), changes, None if base is None else Path(base))
+    if models not in MODELS_OF:
+        raise ConfigurationError(f"models = {models!r}{suggest(models, list(MODELS_OF))}")
+    if epsilon is not None and not large_epsilon:
+        require_confirmed([parse_rational(epsilon)], how="large_epsilon=True")
+    typed = {"repeats": repeats, "seed": seed, "epsilon": None if epsilon is None else str(epsilon)}
+    changes = {key: value for key, value in typed.items() if value is not None}
+    name = of_newest(str(scenario))
+    chosen = choose(name, changes, None if base is None else Path(base))
     records = load_records(chosen.scenario, chosen.folder)
-    name = (
-        Path(scenario).name if Path(scenario).is_absolute() else str(scenario)
-    )  # a report names no place of a machine
-    command = " ".join(["expril simulate", name, *(f"--{key} {value}" for key, value in changes.items())])
+    command = typed_command(name, {**changes, "carrier": carrier}) + (" --large-epsilon" if large_epsilon else "")
     order = Order(chosen, records, command, models, carrier=carrier or chosen.carrier)
-    return run_one(order, Path(out), [], tick=lambda what, done, total: None, say=lambda kind, text: None)  # noqa: ARG005
+    report, folder = run_one(order, Path(out), [], lambda what, done, total: None, lambda kind, text: None)  # noqa: ARG005
+    name_newest(folder)
+    return report, folder
 
 
 def run_epsilons(

@@ -17,6 +17,7 @@ import msgspec
 from expril.files import private_folder, write_private
 from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
+from protocol.mistakes import in_words
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
 from simulations.carriers import CARRIERS, PROCESS
 from simulations.scenario import Scenario, at_epsilon, load_scenario, read_schema
@@ -100,6 +101,20 @@ class Order:
         """The settings that the run's file of cells begins with."""
         repeats, command = self.scenario.repeats, self.again or self.command
         return {"order": self.fingerprint, "repeats": repeats, "command": command}
+
+
+def typed_command(scenario: str, options: Mapping[str, object]) -> str:
+    """The command that runs a scenario with these options; empty ones are left out.
+
+    A report shows it, so an absolute path of this machine is shortened to its last part.
+    """
+    name = Path(scenario).name if Path(scenario).is_absolute() else scenario
+    return f"expril simulate {name}{typed_options(options)}"
+
+
+def typed_options(options: Mapping[str, object]) -> str:
+    """The options as they are typed, without those that are empty."""
+    return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))
 
 
 def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> ChosenScenario:
@@ -202,12 +217,23 @@ def _chosen(scenario: Scenario, text: str, folder: Path, changes: Mapping[str, i
     if strangers := changes.keys() - CHANGED:
         raise ConfigurationError(f"the run was made by another ExPriL, which changed {', '.join(sorted(strangers))}")
     keys = {key: value for key, value in changes.items() if key != "epsilon"}
+    for key, value in keys.items():
+        _check_value(key, value)
     scenario = msgspec.structs.replace(scenario, **keys)
     notes: tuple[str, ...] = ()
     if "epsilon" in changes:
         there = at_epsilon(scenario, str(changes["epsilon"]))
         scenario, notes = there.scenario, there.notes
     return ChosenScenario(scenario, text, folder, dict(changes), notes)
+
+
+def _check_value(key: str, value: object) -> None:
+    """Raise ConfigurationError if a scenario's key cannot have this value; replacing a field checks nothing."""
+    kind = next(field.type for field in msgspec.structs.fields(Scenario) if field.name == key)
+    try:
+        msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{key} = {value!r}: {in_words(error, value, kind)}") from None
 
 
 def _read(path: Path, kind: Any, absent: Any) -> Any:

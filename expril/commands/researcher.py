@@ -76,7 +76,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ):
         tick("starting", 0, 0)
         from simulations.run_folder import name_newest, of_newest
-        from simulations.run_order import choose
+        from simulations.run_order import choose, typed_command, typed_options
         from simulations.scenario import at_epsilon, read_epsilons
 
         scenario = of_newest(scenario)
@@ -87,7 +87,6 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
             from protocol.rationals import parse_rational
 
             require_confirmed(map(parse_rational, epsilons), how="--large-epsilon")
-        typed = Path(scenario).name if Path(scenario).is_absolute() else scenario
         chosen = choose(scenario, changed, base)
         tick("starting", 1, 1)
         tick("reading the records", 0, 0)
@@ -107,20 +106,20 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         # A report names no place of this machine; who goes on with a run needs them.
         kept_models, elsewhere = "" if models is KeptModels.first else models.value, "" if out == RUNS else out
         places = {"models": kept_models, "carrier": carrier, "base": base, "out": elsewhere}
-        again = f"expril simulate {scenario}{_typed({**changed, 'epsilon': epsilon, **places})}"
+        again = f"expril simulate {scenario}{typed_options({**changed, 'epsilon': epsilon, **places})}"
 
-        def order_of(changes: Mapping[str, int | str], command: str) -> Order:
+        def order_of(changes: Mapping[str, int | str], several: str = "") -> Order:
             there = choose(scenario, changes, base)
-            way, flag = _typed({"carrier": carrier}), " --large-epsilon" if large_epsilon else ""
-            typed_again = readable(f"expril simulate {typed}{command}{way}{flag}")
-            return Order(there, records, typed_again, models.value, fresh, again, (carrier or there.carrier))
+            options = {**changes, **({"epsilon": several} if several else {}), "carrier": carrier}
+            command = readable(typed_command(scenario, options) + (" --large-epsilon" if large_epsilon else ""))
+            return Order(there, records, command, models.value, fresh, again, (carrier or there.carrier))
 
         def run_at(epsilon_text: str, where: Path) -> "tuple[RunReport, Path]":
             changes = changed | ({"epsilon": epsilon_text} if epsilon_text else {})
-            return run_one(order_of(changes, _typed(changes)), where, making, tick, say)
+            return run_one(order_of(changes), where, making, tick, say)
 
         if len(epsilons) > 1:
-            order = order_of(changed, _typed({**changed, "epsilon": epsilon}))
+            order = order_of(changed, epsilon)
             reports, folder = run_epsilons(order, epsilons, out, run_at, say)
         else:
             report, folder = run_at("".join(epsilons), out)
@@ -192,8 +191,3 @@ def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", m
                 tick("reports", number, len(runs))
                 pages.append(rewrite_page(run))
         sys.stdout.write("".join(f"{page}\n" for page in pages))
-
-
-def _typed(options: Mapping[str, object]) -> str:
-    """The options as they are typed, without those that are empty."""
-    return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))

@@ -10,6 +10,8 @@ import pytest
 
 import expril
 from absent import OF_EXTRAS
+from simulations.run_order import choose
+from simulations.scenario import load_scenario
 from trees import ROOT, Modules, room_of
 
 LOADED = """
@@ -79,3 +81,28 @@ def test_a_researcher_s_day_takes_names_of_expril_alone(tmp_path):
     assert list(expril.load(run).classes_) == ["benign", "malignant"]
     with pytest.raises(expril.ExprilError, match="did you mean 'wdbc'"):
         expril.simulate("wbdc", out=tmp_path)
+    with pytest.raises(expril.ExprilError, match="did you mean 'all'"):
+        expril.simulate("wdbc", out=tmp_path, models="al")
+    with pytest.raises(expril.ExprilError, match="confirm it with large_epsilon=True"):
+        expril.simulate("wdbc", out=tmp_path, epsilon=100)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["latest", run.name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"repeats": 0}, "repeats = 0: it must be a whole number, at least 1"),
+        ({"repeats": "2"}, "repeats = '2': it must be a whole number, not text"),
+        ({"seed": -1}, "seed = -1: it must be a whole number, at least 0"),
+    ],
+)
+def test_what_replaces_a_scenario_s_value_is_checked_like_it(changes, wrong, tmp_path):
+    """From a caller, or in the folder of a run that somebody edited."""
+    with pytest.raises(expril.ExprilError, match=re.escape(wrong)):
+        choose("wdbc", changes)
+    text, _ = load_scenario("wdbc")[1:]
+    (tmp_path / "scenario.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "report.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "again.json").write_text(json.dumps({"changes": changes}), encoding="utf-8")
+    with pytest.raises(expril.ExprilError, match=r"repeats|seed|cannot be read"):
+        choose(str(tmp_path), {})
