@@ -58,7 +58,7 @@ class Way:
     # `CLASSES`: its score is the accuracy on the test records in percent; `NUMBER`: the explained part of the label's
     # variance; `NOTHING`: the explained part of the points' variance. Below 0 counts as 0.
     predicts: str
-    ceiling: str  # the name, in `WAYS`, of the same without privacy
+    open: str  # the name, in `WAYS`, of the same without privacy
     # (split, epsilon) -> score, area under the ROC curve or 0, exact epsilon by the costliest ledger
     run: Callable[[Split, Fraction], tuple[float, float, Fraction]]
 
@@ -169,7 +169,7 @@ WAYS: dict[str, Way] = {
     "k-means": Way(f"k-means, {CLUSTERS} clusters, no privacy", NOTHING, "", free_clusters),
     "pca": Way(f"{COMPONENTS} principal components, no privacy", NOTHING, "", free_components),
 }
-"""By name, in the order of the tables; those without a ceiling are one."""
+"""By name, in the order of the tables; those that are not private have no `open`."""
 
 
 def numbered(split: Split) -> tuple[SchemaFile, list[pl.DataFrame], Callable[[object], Records], pl.DataFrame, Floats]:
@@ -241,7 +241,7 @@ def _all_of(epsilon: Fraction, charged: Fraction) -> Fraction:
 KEYS = {
     name: Key(number, False, way.title)
     for number, (name, way) in enumerate(
-        (name, way) for name, way in WAYS.items() if way.predicts == CLASSES and way.ceiling
+        (name, way) for name, way in WAYS.items() if way.predicts == CLASSES and way.open
     )
 }
 """Of the private methods that predict classes."""
@@ -387,7 +387,7 @@ def _chart(results: Findings, problem: str) -> Figure:
         return Series(key, places, errors=False)
 
     free = results.point(problem, "logistic", INFINITE)
-    level = free and Level("ceiling", free.score.value, f"no privacy: {decimal(free.score.value)}")
+    level = free and Level("solid", free.score.value, f"no privacy: {decimal(free.score.value)}")
     lines = [series(key, way) for way, key in KEYS.items()]
     steps = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
     return log_chart(problem, lines, steps, "epsilon", levels=[level] if level else [], unit="%")
@@ -395,7 +395,7 @@ def _chart(results: Findings, problem: str) -> Figure:
 
 def tasks(order: Order) -> list[Task]:
     """All studies; what is not private has no epsilon."""
-    return order.tasks("problems", "methods", lambda name: order.size.epsilons if WAYS[name].ceiling else (INFINITE,))
+    return order.tasks("problems", "methods", lambda name: order.size.epsilons if WAYS[name].open else (INFINITE,))
 
 
 def _settings(order: Order) -> dict[str, object]:

@@ -91,7 +91,10 @@ def beliefs(name: str) -> dict[str, Belief]:
     """The belief for each key of `STATED`."""
     data = data_of(name, 0)
     prevalence = _within(float(data.split.private_labels.mean()), STATED_PREVALENCE, 0.001)
-    return {NOTHING: Belief(), PREVALENCE_AND_AUC: Belief(prevalence, _within(_ceiling(data.split), STATED_AUC, 0.51))}
+    return {
+        NOTHING: Belief(),
+        PREVALENCE_AND_AUC: Belief(prevalence, _within(_area_without_privacy(data.split), STATED_AUC, 0.51)),
+    }
 
 
 def _within(value: float, around: tuple[float, float], least: float) -> tuple[float, float]:
@@ -99,7 +102,7 @@ def _within(value: float, around: tuple[float, float], least: float) -> tuple[fl
     return low, high
 
 
-def _ceiling(split: Split) -> float:
+def _area_without_privacy(split: Split) -> float:
     """AUC on the test records of the better of two models that were trained on all private records."""
     features = standardising_map(split.source)
     private, test = (coordinates(features, records) for records in (split.private, split.test))

@@ -128,7 +128,7 @@ def tasks(order: Order) -> list[Task]:
 
 
 NUMBERS = {
-    "ceiling": plain(lambda pair: pair[1]),
+    "in_site": plain(lambda pair: pair[1]),
     "auc": mean(lambda pair: pair[0].numbers["auc"]),
     "below": mean(lambda pair: pair[1] - pair[0].numbers["auc"]),
     "seconds": plain(lambda pair: pair[0].seconds),
@@ -138,11 +138,11 @@ NUMBERS = {
 
 def findings(cells: Mapping[str, Sequence[Run]], provenance: Provenance | None = None) -> Averages:
     """Averages of the runs whose records have a regression in site."""
-    ceilings = {(run.problem, run.seed): run.numbers["auc"] for run in cells["runs"] if run.maker == IN_SITE}
+    areas = {(run.problem, run.seed): run.numbers["auc"] for run in cells["runs"] if run.maker == IN_SITE}
     named = (
-        ((*run.problem.split("; "), run.epsilon, run.maker), (run, ceilings[run.problem, run.seed]))
+        ((*run.problem.split("; "), run.epsilon, run.maker), (run, areas[run.problem, run.seed]))
         for run in cells["runs"]
-        if run.maker != IN_SITE and (run.problem, run.seed) in ceilings
+        if run.maker != IN_SITE and (run.problem, run.seed) in areas
     )
     order = (list(KINDS), int, int, int, epsilon_order, list(WAYS))
     return averages(named, NUMBERS, order, provenance)
@@ -152,7 +152,7 @@ def document(results: Averages) -> Document:
     """A table of areas."""
     columns = [
         *names("kind; columns; sites; size; epsilon; way"),
-        number("regression in site", "ceiling", ".3f"),
+        number("regression in site", "in_site", ".3f"),
         number("AUC", "auc", ".3f"),
         number("below", "below", ".3f"),
         number("seconds", "seconds", ".1f"),

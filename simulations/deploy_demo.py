@@ -246,12 +246,12 @@ class Demo:
         for learner in LEARNERS:
             answers = self._answers(self._folder / "learners" / learner.name / "result" / "models")
             rows.append((f"{learner.name}, epsilon {learner.epsilon}", *_scores(answers, answers)))
-        for kind in ("majority", "ceiling"):
+        for kind in ("majority", "regression"):
             answers, site_answers = (
                 {name: getattr(reference, kind) for name, reference in group.items()} for group in (pooled, by_site)
             )
             rows.append((kind, *_scores(answers, site_answers)))
-        note = "accuracy; ceiling: logistic regression, no privacy"
+        note = "accuracy; regression: logistic, no privacy, of all records or a hospital's own"
         table = text_table("", ("", "all three", *HOSPITALS), rows, numbers=True, note=note)
         console = Console(width=100)
         with console.capture() as capture:

@@ -303,7 +303,7 @@ def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, mo
     if not unused:
         return []
     bound = f"At most {most:,} record{'s' if most > 1 else ''} of each {unit} count{'s' if most == 1 else ''}"
-    scope = "Scores, majority, ceiling and the learners' own estimates speak of those that count"
+    scope = "Scores, majority, regressions and the learners' own estimates speak of those that count"
     limit = "a learner knows the bound from the card, and not how many it leaves out"
     return [f"{bound}, which leaves out {' and '.join(unused)} records. {scope}; {limit}."]
 

@@ -32,7 +32,7 @@ class Reference:
     """Answers of the best constant and of the non-private model for each test record."""
 
     majority: Answers
-    ceiling: Answers
+    regression: Answers
 
 
 @dataclass(frozen=True)

@@ -305,7 +305,7 @@ def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
                 "curator": key,
                 "accuracy": current.value,
                 "majority": score.last.constant,
-                "ceiling": score.last.ceiling,
+                "ceiling": score.last.regression,
                 "further": current.further,
                 "auc": current.auc,
                 "average_precision": current.average_precision,

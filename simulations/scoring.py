@@ -141,8 +141,8 @@ def _repeat_score(
     """The scores on the test records of these sites."""
     by_round = [{name: answers[name] for name in names if name in answers} for answers in rounds]
     answered = by_round[-1] if by_round else {}
-    ceiling = {name: reference[name].ceiling for name in names}
-    answers, best = _joined(answered), _joined({name: ceiling[name] for name in answered})
+    regression = {name: reference[name].regression for name in names}
+    answers, best = _joined(answered), _joined({name: regression[name] for name in answered})
     value, tested = bounded(score(answered)), 0 if answers is None else len(answers.labels)
     clinical = two_class_scores(answers, thresholds, _known_prevalence(outcome.learned, key))
     is_share = answers is not None and answers.labels.dtype.kind != "f"
@@ -150,12 +150,12 @@ def _repeat_score(
         value=value,
         value_se=binomial_error(value, tested) if value is not None and is_share else None,
         constant=bounded(score({name: reference[name].majority for name in names})) or 0.0,
-        ceiling=bounded(score(ceiling)) or 0.0,
+        regression=bounded(score(regression)) or 0.0,
         expected=_expected(key, outcome.learned, answers, value, clinical),
         further=further_score(answered),
-        further_ceiling=further_score(ceiling),
+        further_regression=further_score(regression),
         absolute=_over(answered, _absolute),
-        absolute_ceiling=_over(ceiling, _absolute),
+        absolute_regression=_over(regression, _absolute),
         recalls=_recalls(outcome.learned, answers, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
         **clinical_fields(clinical, two_class_scores(best), curves=key == POOLED),
@@ -285,8 +285,10 @@ def two_class_scores(
     return clinical_scores(answers.labels == 1, risk, thresholds, prevalence=prevalence)
 
 
-def clinical_fields(scores: ClinicalScores | None, ceiling: ClinicalScores | None, *, curves: bool) -> dict[str, Any]:
-    """The clinical fields of `Score`, from the scores of a learner's model and of the non-private `ceiling`.
+def clinical_fields(
+    scores: ClinicalScores | None, regression: ClinicalScores | None, *, curves: bool
+) -> dict[str, Any]:
+    """The clinical fields of `Score`, from the scores of a learner's model and of the non-private `regression`.
 
     `curves` adds calibration, ROC and operating points.
     """
@@ -295,12 +297,12 @@ def clinical_fields(scores: ClinicalScores | None, ceiling: ClinicalScores | Non
     fields: dict[str, Any] = {
         f"{name}{end}": getattr(source, name, None)
         for name in ("auc", "average_precision", "brier")
-        for end, source in (("", scores), ("_ceiling", ceiling))
+        for end, source in (("", scores), ("_regression", regression))
     }
     fields |= {"auc_se": scores.auc_error, "prevalence": scores.prevalence}
     if curves:
         fields |= {"calibration": scores.calibration, "operating_points": scores.operating_points}
-        fields |= {"roc": _roc(scores), "roc_ceiling": _roc(ceiling)}
+        fields |= {"roc": _roc(scores), "roc_regression": _roc(regression)}
     return fields
 
 
@@ -412,15 +414,17 @@ def class_recall(
 ) -> ClassRecall:
     """A class's recall in one repeat, beside the learner's estimate (None if its answers give none).
 
-    `members` (n,) marks the class's test records; `called` (2, n) marks the predictions of model and ceiling.
+    `members` (n,) marks the class's test records; `called` (2, n) marks the predictions of model and regression.
     """
     tested = int(members.sum())
-    recall, ceiling = (float(np.mean(row[members])) if tested else None for row in called)
+    recall, regression = (float(np.mean(row[members])) if tested else None for row in called)
     if estimate is None:
-        return ClassRecall(name=name, recall=recall, ceiling=ceiling)
+        return ClassRecall(name=name, recall=recall, regression=regression)
     value, low, high = estimate.value, estimate.low, estimate.high
     coverage = None if recall is None else float(agrees(value, low, high, recall, tested))
-    return ClassRecall(name=name, recall=recall, ceiling=ceiling, expected=value, low=low, high=high, coverage=coverage)
+    return ClassRecall(
+        name=name, recall=recall, regression=regression, expected=value, low=low, high=high, coverage=coverage
+    )
 
 
 def class_share(name: str, estimate: Prevalence, exact: float) -> ClassShare:

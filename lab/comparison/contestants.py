@@ -39,7 +39,7 @@ from protocol.kinds.statistic import STATISTIC
 from protocol.rationals import parse_rational
 from simulations.campaign.store import Task
 
-Group = Literal["ours", "peer", "ceiling"]
+Group = Literal["ours", "peer", "open"]
 LACE_OR_HOSPITAL = (
     "number_inpatient",
     "number_emergency",
@@ -58,7 +58,7 @@ SEVERAL_SITES = frozenset({"heart", "heart-cleveland", "wdbc", "readmission", "r
 GROUP_TITLES: dict[Group, str] = {
     "ours": "asks curators",
     "peer": "private, sees the records",
-    "ceiling": "not private, sees the records",
+    "open": "not private, sees the records",
 }
 DEFAULT = DEFAULT_STRATEGY  # the contestant to which all others are compared run by run
 SECURE_DEFAULT = f"{DEFAULT}-secure"  # the same, where curators sum its answers securely
@@ -164,7 +164,7 @@ def trained(name: str, kind: PeerKind) -> Contestant:
     return Contestant(
         name,
         f"{kind.title}, delta {delta:g}" if kind.private and delta else kind.title,
-        "peer" if kind.private else "ceiling",
+        "peer" if kind.private else "open",
         lambda split, epsilon: train_peer(split, epsilon, name, delta),
         lowest_epsilon=kind.lowest_epsilon,
         most_runs=MOST_RUNS.get(name),
@@ -274,7 +274,7 @@ CONTESTANTS: dict[str, Contestant] = {
             )
         ),
         *(trained(name, kind) for name, kind in PEERS.items() if kind.private),
-        Contestant("h*", "the paper's network, no privacy", "ceiling", lambda split, _epsilon: network(split)),
+        Contestant("h*", "the paper's network, no privacy", "open", lambda split, _epsilon: network(split)),
         *(trained(name, kind) for name, kind in PEERS.items() if not kind.private),
     )
 }
@@ -316,7 +316,7 @@ def runs_of(contestant: Contestant, problem: str, runs: int) -> int:
 
 def asked_epsilons(contestant: Contestant, epsilons: Sequence[str]) -> tuple[str, ...]:
     """The epsilons at which a contestant is run."""
-    if contestant.group == "ceiling":
+    if contestant.group == "open":
         return (INFINITE,)
     private = tuple(epsilon for epsilon in epsilons if parse_rational(epsilon) >= contestant.lowest_epsilon)
     return (*private, INFINITE) if contestant.silent else private

@@ -425,7 +425,7 @@ FURTHER = (
     "data set."
 )
 STEPS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-RULES = {"h*": "solid", "majority": "dashes"}  # ceilings that are drawn as horizontal rules, and their style
+RULES = {"h*": "solid", "majority": "dashes"}  # contestants that are drawn as horizontal rules, and their style
 SQUARE = 260  # height of a diagram whose axes are one, in pixels
 
 

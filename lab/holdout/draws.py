@@ -30,7 +30,7 @@ class Setting:
     title: str  # in words
 
     @property
-    def ceiling(self) -> float:
+    def best(self) -> float:
         """Accuracy of the best rule there is, in percent."""
         return 100 * NormalDist().cdf(self.shift * math.sqrt(SIGNALS))
 

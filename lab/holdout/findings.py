@@ -79,7 +79,7 @@ def bias(run: Run) -> float:
 
 def _near_chance(runs: Runs) -> float:
     run = runs[NAIVE]
-    return float(run.percent("fresh")[-1] < (50 + SETTINGS[run.problem].ceiling) / 2)
+    return float(run.percent("fresh")[-1] < (50 + SETTINGS[run.problem].best) / 2)
 
 
 def _estimates_well(runs: Runs) -> float:

@@ -192,13 +192,13 @@ def _series(key: Key, band: Band, unit: str, *, errors: bool = True) -> Series:
 
 def _chart(name: str, stage: Stage, series: Sequence[Series], unit: str, setting: str = "") -> Figure:
     """Lines against the number of variables, all as long, with the best rule of a setting."""
-    ceiling = SETTINGS[setting].ceiling if setting else 0.0
+    best = SETTINGS[setting].best if setting else 0.0
     return line_chart(
         name,
         series,
         make_axis(0, len(series[0].places), (1.0, 2.0, 5.0, 10.0), left=9.0, right=97.0),
         (),
-        levels=[Level("dashes", ceiling, f"the best rule: {ceiling:.1f} %")] if setting else (),
+        levels=[Level("dashes", best, f"the best rule: {best:.1f} %")] if setting else (),
         stage=stage,
         unit=unit,
         across="variables",
@@ -274,7 +274,7 @@ def _settings(procedures: Sequence[Procedure]) -> Table[Procedure]:
             *numbers("data sets = runs"),
         ],
         [
-            Group(rows, f"{SETTINGS[name].title}; the best rule is right for {decimal(SETTINGS[name].ceiling)} %")
+            Group(rows, f"{SETTINGS[name].title}; the best rule is right for {decimal(SETTINGS[name].best)} %")
             for name, rows in groups.items()
         ],
     )

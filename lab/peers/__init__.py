@@ -1,4 +1,4 @@
-"""Competitors on the same records and epsilon: private learners that see the records, and ceilings without privacy.
+"""Competitors on the same records and epsilon: private learners that see the records, and models without privacy.
 
 All of them are trained in site on the pooled private records; ours never sees one. What each protects, and with which
 settings, is in docs/peers.md.

@@ -45,10 +45,11 @@ def clinical_sections(report: RunReport) -> Iterator[Section]:
     ranked_learners = [(n, learner) for n, learner in enumerate(report.learners) if learner.pooled.auc is not None]
     keys = [Key(n, False, learner.learner, text=f"AUC {digits(learner.pooled.auc)}") for n, learner in ranked_learners]
     best = next(
-        (learner.pooled.auc_ceiling for _, learner in ranked_learners if learner.pooled.auc_ceiling is not None), None
+        (learner.pooled.auc_regression for _, learner in ranked_learners if learner.pooled.auc_regression is not None),
+        None,
     )
     if best is not None:
-        keys.append(Key(len(report.learners), True, "in-site ceiling", text=f"AUC {digits(best)}"))
+        keys.append(Key(len(report.learners), True, "pooled regression", text=f"AUC {digits(best)}"))
     repeated = report.repeats > 1
     roc, calibration = roc_figure(report.learners), calibration_figure(report)
     note = "Marks on the ROC curve are the thresholds of the table below, the dotted diagonal is chance."
@@ -79,7 +80,7 @@ def _square(name: str, series: Sequence[Series], unit: str, levels: Sequence[Lev
 
 
 def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
-    """Sensitivity against false positive rate, a line per learner, dashed for the ceiling; None without curves."""
+    """Sensitivity against false positive rate, a line per learner, dashed for the regression; None without curves."""
     series = []
     for index, learner in enumerate(learners):
         roc = learner.pooled.roc
@@ -97,9 +98,11 @@ def roc_figure(learners: Sequence[LearnerReport]) -> Figure | None:
         series.append(Series(key, places, errors=roc.sensitivity_se is not None, pinched=True, marks=marks))
     if not series:
         return None
-    best = next((learner.pooled.roc_ceiling for learner in learners if learner.pooled.roc_ceiling is not None), None)
+    best = next(
+        (learner.pooled.roc_regression for learner in learners if learner.pooled.roc_regression is not None), None
+    )
     if best is not None:
-        key = Key(len(learners), True, "in-site ceiling")
+        key = Key(len(learners), True, "pooled regression")
         curve = [Place(x, y, (y, y), "") for x, y in zip((0.0, *GRID), (0.0, *best.sensitivity), strict=True)]
         series.insert(0, Series(key, curve, errors=False, marks=()))
     areas = " ".join(
@@ -187,8 +190,8 @@ def _thresholds(report: RunReport) -> Table[Entry]:
     note = ["Shares of the test records of all sites, by the harness.", rarity(report)]
     note += [
         f"{learner.learner}: average precision {digits(learner.pooled.average_precision)} "
-        f"(ceiling {digits(learner.pooled.average_precision_ceiling)}), "
-        f"Brier {digits(learner.pooled.brier)} (ceiling {digits(learner.pooled.brier_ceiling)})."
+        f"(regression {digits(learner.pooled.average_precision_regression)}), "
+        f"Brier {digits(learner.pooled.brier)} (regression {digits(learner.pooled.brier_regression)})."
         for learner in learners
     ]
     title = f"flag a record as “{report.positive}” where its probability is ..."
@@ -231,7 +234,7 @@ def _errors(report: RunReport) -> Table[LearnerReport] | None:
         Column("learner", lambda learner: learner.learner, names=True),
         Column("error", lambda learner: digits(learner.pooled.absolute), number=True),
         Column("expected", expected, number=True),
-        Column("ceiling", lambda learner: digits(learner.pooled.absolute_ceiling), number=True),
+        Column("regression", lambda learner: digits(learner.pooled.absolute_regression), number=True),
     ]
     note = "on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval"
     if any(expected(learner) == digits(None) for learner in report.learners):
@@ -250,11 +253,11 @@ def _recalls(report: RunReport) -> Table[Entry]:
         Column[Entry]("class", lambda entry: entry.item.name, names=True),
         _number("recall", lambda recall: digits(recall.recall)),
         _number("expected", expected),
-        _number("ceiling", lambda recall: digits(recall.ceiling)),
+        _number("regression", lambda recall: digits(recall.regression)),
     ]
     groups = _grouped((learner.learner, learner.pooled.recalls) for learner in report.learners)
     note = (
-        "Recall, ceiling: on the test records of all sites, by the harness.\n"
+        "Recall, regression (on all records, without privacy): on the test records of all sites, by the harness.\n"
         "Expected: by the learner, from the noisy answers alone, with a 95 % interval."
     )
     return Table("recall: of the records of a class, the share that is called so", columns, groups, note=note, most=FEW)

@@ -190,9 +190,9 @@ def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
     for row, *_ in rows:
         score, learner = row.headline, row.learner
         labels = [(score.constant or 0.0, f"{words.constant} {digits(score.constant)}")]
-        if score.ceiling is not None:
-            labels.append((score.ceiling, f"in-site ceiling {digits(score.ceiling)}"))
-        same = (score.constant, score.ceiling) == (first.constant, first.ceiling)
+        if score.regression is not None:
+            labels.append((score.regression, f"pooled regression {digits(score.regression)}"))
+        same = (score.constant, score.regression) == (first.constant, first.regression)
         facts = [
             ("ε claimed", written(learner.epsilon_claimed)),
             ("ε spent", spent_parts(learner)),
@@ -218,14 +218,14 @@ def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
 def _further_facts(score: Score, report: RunReport) -> Iterator[tuple[str, str]]:
     """Further facts of a learner."""
     if score.absolute is not None:
-        yield "mean absolute error", f"{digits(score.absolute)} (ceiling {digits(score.absolute_ceiling)})"
+        yield "mean absolute error", f"{digits(score.absolute)} (regression {digits(score.absolute_regression)})"
     if score.auc is not None:
         if report.lead == "AUC":
             yield "accuracy", f"{digits(score.value)} (majority {digits(score.constant)})"
         else:
-            yield "AUC", f"{digits(score.auc)} (ceiling {digits(score.auc_ceiling)})"
+            yield "AUC", f"{digits(score.auc)} (regression {digits(score.auc_regression)})"
         yield "average precision", f"{digits(score.average_precision)} (chance {digits(score.prevalence)})"
-        yield "Brier", f"{digits(score.brier)} (ceiling {digits(score.brier_ceiling)})"
+        yield "Brier", f"{digits(score.brier)} (regression {digits(score.brier_regression)})"
     if score.expected is not None:
         measure = "R²" if score.absolute is not None else "accuracy"
         yield "it expected", "; ".join(expectations(score.expected, measure))
@@ -251,7 +251,8 @@ def _explained(report: RunReport) -> Iterator[str]:
     words = WORDS[report.measure]
     if report.lead == "AUC":
         yield f"{rarity(report)} AUC leads; chance has {digits(0.5)}"
-    yield f"{words.constant}, ceiling ({words.best} without privacy): by the harness, which owns all records"
+    yield f"regression: {words.best} without privacy; of a site on its own records, of all on all records"
+    yield f"{words.constant}, regression: by the harness, which owns all records"
     if report.expects:
         about = " about its errors" if report.measure == "R²" else " alone"
         yield f"expected: by the learner, from the noisy answers{about}, with a 95 % interval"
@@ -280,7 +281,7 @@ def _sites(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:
         return
     words = WORDS[report.lead]
     axis = score_axis(row.headline for learner in rows for row in learner)
-    marks = [("dashes", words.constant_named.removeprefix("the ")), ("solid", "in-site ceiling")]
+    marks = [("dashes", words.constant_named.removeprefix("the ")), ("solid", "own regression")]
     bars = [("bar c0", "± 1 standard error")] if report.repeats > 1 else []
     yield Legend(marks=[*marks, ("track", "room to learn"), *bars])
     names = list(dict.fromkeys(row.site for row in sites))
@@ -535,14 +536,16 @@ def _reading(report: RunReport) -> Iterator[Block]:
     several = f"Of the mean over {report.repeats} repeats of the whole run; marked ±."
     items |= {
         words.constant_title: words.constant_means,
-        "In-site ceiling": "The score of a model trained on the private records in place, without privacy.",
+        "Own regression": f"The score of {words.best} that a curator learns alone, from its own private records, "
+        "without privacy. A model may pass it.",
+        "Pooled regression": f"The score of {words.best} on all private records in one place, without privacy.",
         "Standard error": several if report.repeats > 1 else once,
         "Pooled": "Over the test records of all curators together.",
     }
     yield Facts(list(items.items()), "reading")
     yield Text(
-        f"{words.constant_title} and ceiling, like the score itself, were computed by the simulation harness, which "
-        "owns the data. A real learner cannot see them.",
+        f"{words.constant_title} and regressions, like the score itself, were computed by the simulation harness, "
+        "which owns the data. A real learner cannot see them.",
         "fine",
     )
 

@@ -90,7 +90,7 @@ def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
 
 
 def figures(runs: Sequence[EpsilonRun]) -> list[Figure]:
-    """Charts of scores against epsilon, the leading score first: a line per learner, constant and ceiling as levels."""
+    """Charts of scores against epsilon, the leading score first: a line per learner, two levels to compare with."""
     measures: list[MeasureName] = [runs[-1].report.measure]
     if any(run.report.ranks for run in runs):
         measures.append("AUC")
@@ -116,11 +116,13 @@ def _figure(runs: Sequence[EpsilonRun], measure: MeasureName) -> Figure:
         ]
         series.append(Series(Key(index, False, learner.learner), places, pinched=True))
     pooled = [learner.pooled.headline(measure) for run in runs for learner in run.report.learners]
-    constants, ceilings = (
+    constants, regressions = (
         [value for value in column if value is not None]
-        for column in zip(*((score.constant, score.ceiling) for score in pooled), strict=True)
+        for column in zip(*((score.constant, score.regression) for score in pooled), strict=True)
     )
-    mean = Headline(None, None, sum(constants) / len(constants), sum(ceilings) / len(ceilings) if ceilings else None)
+    mean = Headline(
+        None, None, sum(constants) / len(constants), sum(regressions) / len(regressions) if regressions else None
+    )
     words, epsilons = WORDS[measure], [run.epsilon for run in runs]
     axis, levels = log_axis(values, epsilons, left=13.0), yardsticks(words, [mean])
     title = f"{words.score_title} against epsilon"
@@ -132,8 +134,8 @@ def _results(runs: Sequence[EpsilonRun]) -> Table[Row]:
     report = runs[-1].report
     folders = {run.epsilon: run.folder for run in runs}
     constant = WORDS[report.measure].constant
-    brier, measure = "Brier\n(ceiling)", f"{report.measure} ± se"
-    short = {measure, "expected", constant, "ceiling", "AUC ± se", "AUC\nexpected", brier}
+    brier, measure = "Brier\n(regression)", f"{report.measure} ± se"
+    short = {measure, "expected", constant, "regression", "AUC ± se", "AUC\nexpected", brier}
     scores = [column for column in score_columns(report)[1] if column.heading in short]
     columns: list[Column[Row]] = [
         Column("epsilon", lambda row: "" if row.index else row.rank, names=True),

@@ -131,7 +131,7 @@ class Expected(Checked, frozen=True, kw_only=True):
 
 
 class ClassRecall(Checked, frozen=True, kw_only=True):
-    """The recall of one of several classes, beside the ceiling's recall and the learner's estimate.
+    """The recall of one of several classes, beside a regression's recall and the learner's estimate.
 
     Recalls are means over the repeats with test records of the class; None if there are none. The estimate has a 95 %
     interval and an `Expected.coverage`; None if the answers cannot tell.
@@ -139,7 +139,7 @@ class ClassRecall(Checked, frozen=True, kw_only=True):
 
     name: str  # of the class
     recall: Share | None
-    ceiling: Share | None
+    regression: Share | None = msgspec.field(name="ceiling")  # of a regression on all records, without privacy
     expected: Share | None = None
     low: Share | None = None
     high: Share | None = None
@@ -270,55 +270,56 @@ def joined_validations(reports: Sequence[ValidationReport]) -> ValidationReport 
 
 @dataclass(frozen=True)
 class Headline:
-    """A score in the measure that a page shows first, beside the constant's and the ceiling's score.
+    """A score in the measure that a page shows first, beside the constant's and a regression's without privacy.
 
-    For AUC the constant is `CHANCE`. A point of a curve has neither constant nor ceiling.
+    For AUC the constant is `CHANCE`. A point of a curve has neither.
     """
 
     value: float | None
     error: float | None  # standard error
     constant: float | None = None
-    ceiling: float | None = None
+    regression: float | None = None
 
 
 class Score(Checked, frozen=True, kw_only=True):
     """A learner's scores on some test records, means over repeats; `value` is in the report's measure.
 
-    The measure is accuracy, or for numeric labels R^2, which is negative if a model is worse than the mean. The ceiling
-    is the score of a model trained without privacy on the pooled records. The clinical scores, from `auc` on, are those
-    of `ClinicalScores`: None unless there are two classes with probabilities and both occur in the test records. Curves
-    cover all curators. JSON keeps the names of earlier versions.
+    The measure is accuracy, or for numeric labels R^2, which is negative if a model is worse than the mean. A
+    `regression` is learnt without privacy: of one site from its own private records, of all sites from all of them. A
+    model may pass it. The clinical scores, from `auc` on, are those of `ClinicalScores`: None unless there are two
+    classes with probabilities and both occur in the test records. Curves cover all curators. JSON keeps the names of
+    earlier versions, "ceiling" for a regression.
     """
 
     value: ScoreValue | None = msgspec.field(name="accuracy")  # None where nothing was learned: no answer was released
     value_se: ErrorValue | None = msgspec.field(name="accuracy_se")  # over repeats; of one, binomial, or None
     constant: ScoreValue = msgspec.field(name="majority")  # what the most frequent class, or the mean, would score
-    ceiling: ScoreValue | None  # None where it was not computed
+    regression: ScoreValue | None = msgspec.field(name="ceiling")  # None where it was not computed
     expected: Expected | None = None  # by the learner; None where its answers cannot tell
     further: float | None = None  # a second score, the report's `further`
-    further_ceiling: float | None = None
+    further_regression: float | None = msgspec.field(default=None, name="further_ceiling")
     absolute: ErrorValue | None = None  # mean absolute error of a number, in its units
-    absolute_ceiling: ErrorValue | None = None
+    absolute_regression: ErrorValue | None = msgspec.field(default=None, name="absolute_ceiling")
     recalls: tuple[ClassRecall, ...] = ()  # of more than two classes
     shares: tuple[ClassShare, ...] = ()  # how common the positive one of two classes is, or each of more
     auc: Share | None = None
     auc_se: ErrorValue | None = None  # over repeats; of one, by its test records (Hanley and McNeil 1982)
-    auc_ceiling: Share | None = None
+    auc_regression: Share | None = msgspec.field(default=None, name="auc_ceiling")
     average_precision: Share | None = None  # a ranking by chance has about `prevalence`
-    average_precision_ceiling: Share | None = None
+    average_precision_regression: Share | None = msgspec.field(default=None, name="average_precision_ceiling")
     brier: Share | None = None
-    brier_ceiling: Share | None = None
+    brier_regression: Share | None = msgspec.field(default=None, name="brier_ceiling")
     prevalence: Share | None = None  # share of the positive class among the test records
     calibration: CalibrationCurve | None = None
     operating_points: tuple[ThresholdScore, ...] = ()  # one for each threshold
     roc: RocCurve | None = None
-    roc_ceiling: RocCurve | None = None
+    roc_regression: RocCurve | None = msgspec.field(default=None, name="roc_ceiling")
 
     def headline(self, measure: MeasureName) -> Headline:
         """The score in the measure that leads: AUC, or `value` in the report's own."""
         if measure == "AUC":
-            return Headline(self.auc, self.auc_se, CHANCE, self.auc_ceiling)
-        return Headline(self.value, self.value_se, self.constant, self.ceiling)
+            return Headline(self.auc, self.auc_se, CHANCE, self.auc_regression)
+        return Headline(self.value, self.value_se, self.constant, self.regression)
 
 
 class SiteScore(Score, frozen=True, kw_only=True):
@@ -432,7 +433,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.measure != "R²":
             for learner in self.learners:
                 for score in (learner.pooled, *learner.sites):
-                    check_shares(value=score.value, constant=score.constant, ceiling=score.ceiling)
+                    check_shares(value=score.value, constant=score.constant, regression=score.regression)
                     if score.expected:
                         check_shares(value=score.expected.value, low=score.expected.low, high=score.expected.high)
                 for point in learner.curve:

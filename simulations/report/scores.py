@@ -76,22 +76,22 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
     value = _column(f"{report.measure} ± se", lambda score: with_error(digits(score.value), score.value_se, 3))
     expected = _column("expected", _expected("value", "low", "high"))
     constant = _column(words.constant, lambda score: digits(score.constant))
-    ceiling = _column("ceiling", lambda score: digits(score.ceiling))
+    regression = _column("regression", lambda score: digits(score.regression))
     auc = _column("AUC ± se", lambda score: with_error(digits(score.auc), score.auc_se, 3))
     auc_expected = _column("AUC\nexpected", _expected("auc", "auc_low", "auc_high"))
-    auc_ceiling = _column("AUC of\nceiling", lambda score: digits(score.auc_ceiling))
-    second = _column("AUC\n(ceiling)", _pair("auc"))
-    further = _column(f"{report.further}\n(ceiling)", _pair("further"))
-    leading = [value, expected, constant, ceiling, further if report.further else second]
+    auc_regression = _column("AUC of\nregression", lambda score: digits(score.auc_regression))
+    second = _column("AUC\n(regression)", _pair("auc"))
+    further = _column(f"{report.further}\n(regression)", _pair("further"))
+    leading = [value, expected, constant, regression, further if report.further else second]
     if report.lead == "AUC":
-        leading = [auc, auc_expected, auc_ceiling, value, constant]
+        leading = [auc, auc_expected, auc_regression, value, constant]
     every = [
-        *(value, expected, constant, ceiling, further),
-        _column("MAE\n(ceiling)", _pair("absolute")),
+        *(value, expected, constant, regression, further),
+        _column("MAE\n(regression)", _pair("absolute")),
         _column("MAE\nexpected", _expected("absolute", "absolute_low", "absolute_high")),
-        *(auc, auc_expected, auc_ceiling),
-        _column("average precision\n(ceiling)", _pair("average_precision")),
-        _column("Brier\n(ceiling)", _pair("brier")),
+        *(auc, auc_expected, auc_regression),
+        _column("average precision\n(regression)", _pair("average_precision")),
+        _column("Brier\n(regression)", _pair("brier")),
         _column("prevalence", lambda score: digits(score.prevalence)),
     ]
     rows = [row for rows in score_rows(report) for row in rows]
@@ -108,11 +108,11 @@ def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
 
 
 def _pair(name: str) -> Callable[[Score], str]:
-    """Formats a value and, in brackets, the ceiling's."""
+    """Formats a value and, in brackets, the regression's."""
 
     def show(score: Score) -> str:
         value = getattr(score, name)
-        return NONE if value is None else f"{digits(value)} ({digits(getattr(score, f'{name}_ceiling'))})"
+        return NONE if value is None else f"{digits(value)} ({digits(getattr(score, f'{name}_regression'))})"
 
     return show
 
@@ -134,12 +134,12 @@ def filled(columns: Sequence[Column[Any]], rows: Sequence[Any]) -> list[Column[A
 
 
 def score_axis(scores: Iterable[Headline]) -> Axis:
-    """The axis that holds these scores (at least one) with their errors, constants and ceilings."""
+    """The axis that holds these scores (at least one) with their errors, constants and regressions."""
     values: list[float] = []
     for score in scores:
         if score.value is not None:
             values += ends(score.value, score.error)
-        values += [value for value in (score.constant, score.ceiling) if value is not None]
+        values += [value for value in (score.constant, score.regression) if value is not None]
     low, high = min(values), max(values)
     if high - low < _LEAST_SPAN:
         low, high = max(min(low, 0.0), high - _LEAST_SPAN), max(high, _LEAST_SPAN)
@@ -153,12 +153,12 @@ def ends(value: float, error: float | None) -> tuple[float, float]:
 
 
 def score_strip(index: int, score: Headline, axis: Axis) -> Strip:
-    """A score with its error on a bar from the constant to the ceiling."""
+    """A score with its error on a bar from the constant to the regression."""
     constant = score.constant or 0.0
-    strip = Strip(axis, marks=[(constant, "majority")])
-    if score.ceiling is not None:
-        track = (constant, score.ceiling, "track", "")
-        strip = replace(strip, spans=[track], marks=[*strip.marks, (score.ceiling, "ceiling")])
+    strip = Strip(axis, marks=[(constant, "dashes")])
+    if score.regression is not None:
+        track = (constant, score.regression, "track", "")
+        strip = replace(strip, spans=[track], marks=[*strip.marks, (score.regression, "solid")])
     if score.value is not None:
         strip = replace(strip, dots=[(index, score.value, ends(score.value, score.error), plain(score))])
     return strip
@@ -171,11 +171,14 @@ def place_of(x: float, score: Headline, where: str) -> Place:
 
 
 def yardsticks(words: Words, scores: Sequence[Headline]) -> list[Level]:
-    """Constants and ceilings of some scores as levels of a chart."""
+    """Constants and pooled regressions of some scores as levels of a chart."""
     levels = {
         (style, title, round(value, 3))
         for score in scores
-        for style, title, value in (("dashes", words.constant, score.constant), ("solid", "ceiling", score.ceiling))
+        for style, title, value in (
+            ("dashes", words.constant, score.constant),
+            ("solid", "pooled regression", score.regression),
+        )
         if value is not None
     }
     return [Level(style, value, f"{title} {digits(value)}", named=True) for style, title, value in sorted(levels)]

@@ -17,6 +17,7 @@ MOST_ALIKE = 3
 """Most similar notes that are shown one by one."""
 NAMED = 8
 """Most names in a sentence."""
+REGRESSION = "a regression on all records without privacy"
 
 
 def fold_notes(notes: Sequence[str], names: Iterable[str]) -> list[Note]:
@@ -114,10 +115,10 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def share_learned(score: Score) -> float | None:
-    """Position of the score from the constant (0) to the ceiling (1); None if that is meaningless."""
-    if score.value is None or score.ceiling is None or score.ceiling - score.constant < 0.005:
+    """Position of the score from the constant (0) to the regression (1); None if that is meaningless."""
+    if score.value is None or score.regression is None or score.regression - score.constant < 0.005:
         return None
-    return (score.value - score.constant) / (score.ceiling - score.constant)
+    return (score.value - score.constant) / (score.regression - score.constant)
 
 
 def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
@@ -137,8 +138,8 @@ def verdict(score: Score, measure: MeasureName = "accuracy") -> str:
     if share is None:
         return f"beat {words.constant_named}"
     if share >= 1:
-        return "reached the ceiling"
-    return f"came {100 * share:.0f} % of the way from {words.constant} to ceiling"
+        return f"did at least as well as {REGRESSION}"
+    return f"came {100 * share:.0f} % of the way from always answering {words.constant_named} to {REGRESSION}"
 
 
 def side(value: float, error: float | None, level: float) -> int:
@@ -160,10 +161,10 @@ def _ranking_verdict(score: Score) -> str:
     if not ranks(score):
         verb = "is not shown to rank" if side(score.auc, score.auc_se, CHANCE) == 0 else "does not rank"
         return f"{verb} records better than chance ({with_error(auc, score.auc_se, 3)})"
-    if score.auc_ceiling is not None and score.auc_ceiling - CHANCE >= 0.005:
-        share = (score.auc - CHANCE) / (score.auc_ceiling - CHANCE)
-        way = "at" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
-        auc = f"{auc}, {way} the ceiling of {digits(score.auc_ceiling)}"
+    if score.auc_regression is not None and score.auc_regression - CHANCE >= 0.005:
+        share = (score.auc - CHANCE) / (score.auc_regression - CHANCE)
+        way = "at or above" if share >= 1 else f"{100 * share:.0f} % of the way from chance to"
+        auc = f"{auc}, {way} the {digits(score.auc_regression)} of {REGRESSION}"
     against = f"accuracy {digits(score.value)} against {digits(score.constant)}"
     above = side(score.value, score.value_se, score.constant)
     if above > 0:
@@ -236,17 +237,17 @@ def headline(report: RunReport) -> str:
 
 
 def summary(report: RunReport) -> tuple[str, ...]:
-    """Sentences under the headline that compare the score with constant and ceiling."""
+    """Sentences under the headline that compare the score with constant and pooled regression."""
     sentences = []
     lead, words = report.lead, WORDS[report.lead]
     headlines = {learner.learner: learner.pooled.headline(lead) for learner in report.learners}
     constants = {digits(score.constant) for score in headlines.values()}
-    ceilings = {digits(score.ceiling) for score in headlines.values() if score.ceiling is not None}
+    regressions = {digits(score.regression) for score in headlines.values() if score.regression is not None}
     if lead == "AUC":
         sentences.append(rarity(report))
-    if len(constants) == 1 and len(ceilings) <= 1:
+    if len(constants) == 1 and len(regressions) <= 1:
         yardstick = f"{words.constant_title} {constants.pop()}"
-        sentences.append(yardstick + (f"; in-site ceiling {ceilings.pop()}." if ceilings else "."))
+        sentences.append(yardstick + (f"; pooled regression {regressions.pop()}." if regressions else "."))
     successful = [learner for learner in report.learners if learner.pooled.value is not None]
     if not successful:
         pass  # the headline says it
@@ -256,8 +257,10 @@ def summary(report: RunReport) -> tuple[str, ...]:
         if lead == "AUC" and ranks(score):
             sentences.append(pairs(score))
         elif score.auc is not None and lead != "AUC":
-            best = score.auc_ceiling
-            sentences.append(f"AUC {digits(score.auc)}" + (f"; the ceiling has {digits(best)}." if best else "."))
+            best = score.auc_regression
+            sentences.append(
+                f"AUC {digits(score.auc)}" + (f"; the pooled regression has {digits(best)}." if best else ".")
+            )
     else:
         best_learner = max(report.learners, key=lambda learner: headlines[learner.learner].value or -9e9)
         successful = [best_learner]

@@ -181,7 +181,7 @@ def test_several_repeats_say_how_many_brought_nothing_and_several_epsilons_at_wh
 
 
 def learned_in(repeats, *, failed=0):
-    nothing = Score(value=None, value_se=None, constant=0.6, ceiling=0.9)
+    nothing = Score(value=None, value_se=None, constant=0.6, regression=0.9)
     learner = LearnerReport(
         learner="ada",
         strategy="cells",

@@ -281,7 +281,7 @@ def quick(monkeypatch):
     for contestant in (
         fake_contestant("cells", 0.9, silent=True),
         fake_contestant("dp-peer", 0.8, "peer", most_runs=2, lowest_epsilon=0.2),
-        fake_contestant("h*", 0.95, "ceiling"),
+        fake_contestant("h*", 0.95, "open"),
     ):
         monkeypatch.setitem(CONTESTANTS, contestant.name, noting(contestant))
     problems_module.load_split.cache_clear()
@@ -311,7 +311,7 @@ EVERYTHING = 2 * (3 * 3 + 2 * 1 + 3)
 def test_what_is_asked_of_whom():
     assert asked_epsilons(fake_contestant("x", silent=True), ["1", "0.1"]) == ("1", "0.1", "inf")
     assert asked_epsilons(fake_contestant("x", group="peer", lowest_epsilon=0.2), ["1", "0.1"]) == ("1",)
-    assert asked_epsilons(fake_contestant("x", group="ceiling"), ["1", "0.1"]) == ("inf",)
+    assert asked_epsilons(fake_contestant("x", group="open"), ["1", "0.1"]) == ("inf",)
 
 
 @pytest.mark.parametrize(

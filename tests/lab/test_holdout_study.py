@@ -147,8 +147,8 @@ def test_data_are_drawn_as_the_blogs_code_says():
     assert draws.signal[:10].all()
     assert not draws.signal[10:].any()
     best = ((columns[:, :10].sum(axis=1) > 0) == draws.fresh.labels).mean()
-    assert 100 * best == pytest.approx(SETTINGS[BLOG].ceiling, abs=100 * error / 2)
-    assert SETTINGS[BLOG].ceiling == pytest.approx(62.4, abs=0.05)
+    assert 100 * best == pytest.approx(SETTINGS[BLOG].best, abs=100 * error / 2)
+    assert SETTINGS[BLOG].best == pytest.approx(62.4, abs=0.05)
     shuffled = draw(SETTINGS["shuffled"], 0, TINY)
     assert shuffled.signal.sum() == 10
     assert not shuffled.signal[:10].all()

@@ -459,7 +459,7 @@ def test_all_that_is_random_in_a_task_is_its_seeds(peer):
 
 
 @pytest.mark.parametrize("peer", ["logistic-regression", "gradient-boosting"])
-def test_ceilings_learn_an_easy_rule_and_fall_back_to_the_majority(peer):
+def test_peers_without_privacy_learn_an_easy_rule_and_fall_back_to_the_majority(peer):
     assert accuracy(make_task(peer, None)) > (1 + 0.6) / 2  # nearer to the rule than to the larger class
     by_itself = make_task(peer, None, labels=np.ones(900, dtype=np.int64))
     assert np.all(run_peer(by_itself).probability == 1.0)

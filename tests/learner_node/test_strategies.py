@@ -726,14 +726,14 @@ def pooled(name, **changes):
 
 
 def assert_learnt(score):
-    """Over 12 seeds: surely better than the majority, nearer to the ceiling, and not surely beyond the ceiling.
+    """Over 12 seeds: surely better than the majority, nearer to the pooled regression, and not surely beyond it.
 
-    The ceiling learns without privacy. Sure is what Student's law of 11 degrees passes with a probability of 1e-9.
+    The regression learns without privacy. Sure is what Student's law of 11 degrees passes with a probability of 1e-9.
     """
     room = t(11).isf(FALSE_ALARM) * score.value_se
     assert score.value > score.constant + room
-    assert score.value > 0.5 * (score.constant + score.ceiling)
-    assert score.value < score.ceiling + room
+    assert score.value > 0.5 * (score.constant + score.regression)
+    assert score.value < score.regression + room
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def scored(labels, probabilities):
     best = Answers(labels, labels, np.column_stack([1 - labels, labels]).astype(float))
     found = two_class_scores(Answers(labels, labels, probabilities), [0.5, "10%"], 0.2)
     fields = clinical_fields(found, two_class_scores(best), curves=True)
-    return Score(value=0.81, value_se=0.03, constant=0.8, ceiling=0.9, **fields)
+    return Score(value=0.81, value_se=0.03, constant=0.8, regression=0.9, **fields)
 
 
 @cache
@@ -125,7 +125,7 @@ def test_means_and_errors_are_those_of_the_repeats():
     assert found.brier == pytest.approx(np.mean([one.brier for one in each]))
     assert found.average_precision == pytest.approx(np.mean([one.average_precision for one in each]))
     assert (found.value, found.value_se) == pytest.approx((0.81, 0))
-    assert (found.prevalence, found.auc_ceiling, found.brier_ceiling) == (0.2, 1.0, 0.0)
+    assert (found.prevalence, found.auc_regression, found.brier_regression) == (0.2, 1.0, 0.0)
     half, tenth = found.operating_points
     assert half.sensitivity == pytest.approx(np.mean([one.operating_points[0].sensitivity for one in each]))
     assert half.ppv_se == pytest.approx(np.std([one.operating_points[0].ppv for one in each], ddof=1) / np.sqrt(5))
@@ -138,7 +138,7 @@ def test_means_and_errors_are_those_of_the_repeats():
 
 def test_the_mean_curve_has_the_mean_area():
     """On the grid the trapezoids miss less than half of one step of either axis."""
-    assert five().roc_ceiling.sensitivity == (1.0,) * len(GRID)
+    assert five().roc_regression.sensitivity == (1.0,) * len(GRID)
     area = np.trapezoid(five().roc.sensitivity, GRID)
     assert area == pytest.approx(five().auc, abs=0.01)
     curves = [scored(*repeat(seed)).roc.sensitivity for seed in range(5)]
@@ -177,8 +177,10 @@ def test_auc_leads_where_the_smaller_class_is_rare():
     assert report(pooled(prevalence=0.35)).lead == "accuracy"
     assert report(pooled(auc=None, prevalence=None)).lead == "accuracy"
     score, (learner,) = pooled(), report().learners
-    assert learner.pooled.headline("AUC") == Headline(score.auc, score.auc_se, 0.5, score.auc_ceiling)
-    assert learner.pooled.headline("accuracy") == Headline(score.value, score.value_se, score.constant, score.ceiling)
+    assert learner.pooled.headline("AUC") == Headline(score.auc, score.auc_se, 0.5, score.auc_regression)
+    assert learner.pooled.headline("accuracy") == Headline(
+        score.value, score.value_se, score.constant, score.regression
+    )
     assert learner.curve[0].headline("AUC") == Headline(score.auc, score.auc_se)
     assert [row.headline.value for row in score_rows(report())[0]] == [score.auc] * 2
 
@@ -188,7 +190,7 @@ def test_auc_leads_where_the_smaller_class_is_rare():
     [
         (
             {},
-            "ranks records (AUC {auc:.3f}, {way:.0f} % of the way from chance to the ceiling of 1.000) and calls them",
+            "ranks records (AUC {auc:.3f}, {way:.0f} % of the way from chance to the 1.000 of {best}) and calls them",
         ),
         ({"value": 0.7}, "though it calls them no better than the majority class"),
         ({"auc": 0.52, "auc_se": 0.02}, "is not shown to rank records better than chance (AUC 0.520 ± 0.020)"),
@@ -200,11 +202,11 @@ def test_auc_leads_where_the_smaller_class_is_rare():
 def test_the_verdict_on_a_rare_outcome_is_about_ranking(changes, said):
     score = pooled(**changes)
     told = words.verdict(score, "AUC")
-    assert said.format(auc=score.auc or 0, way=200 * ((score.auc or 0) - 0.5)) in told
+    assert said.format(auc=score.auc or 0, best=words.REGRESSION, way=200 * ((score.auc or 0) - 0.5)) in told
 
 
 def test_a_frequent_outcome_that_is_ranked_but_not_called_says_both():
-    score = Score(value=0.6, value_se=0.01, constant=0.6, ceiling=0.7, auc=0.64, auc_se=0.01)
+    score = Score(value=0.6, value_se=0.01, constant=0.6, regression=0.7, auc=0.64, auc_se=0.01)
     shown = "is not shown to be better than the majority class (0.600 ± 0.010 against 0.600)"
     assert words.verdict(score) == f"ranks records (AUC 0.640), though it {shown}"
     assert words.verdict(msgspec.structs.replace(score, auc=0.51)) == shown
@@ -234,7 +236,7 @@ def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected()
         "20.0 %",
     ):
         assert phrase in text, phrase
-    for value in (score.auc, score.auc_ceiling, score.average_precision, score.brier, score.prevalence, 0.81):
+    for value in (score.auc, score.auc_regression, score.average_precision, score.brier, score.prevalence, 0.81):
         assert f"{value:.3f}" in text
     assert decode_report(encode_report(shown)) == shown
 
@@ -264,14 +266,14 @@ def test_the_terminal_leads_with_auc_and_has_a_table_of_thresholds():
         "learner",
         "site",
         "AUC ± se",
-        "AUC of\nceiling",
+        "AUC of\nregression",
         "accuracy ± se",
         "majority",
         "epsilon\nclaimed",
         "epsilon\nspent",
     ]
     frequent, *_ = terminal_tables(run_document(report(pooled(prevalence=0.4))))
-    assert "AUC\n(ceiling)" in headings(frequent)
+    assert "AUC\n(regression)" in headings(frequent)
     assert headings(table)[2:] == ["probability", "flagged", "sensitivity", "specificity", "PPV", "NPV"]
     assert cells(table, 1) == ["above 0.5", "highest 10 %"]
     assert "20.0 % of the test records are “back”." in table.note
@@ -301,7 +303,7 @@ def test_the_expected_auc_is_held_against_the_one_on_test_records():
             rule="", threshold=0.5, flagged=2.0, sensitivity=None, specificity=None, ppv=None, npv=None
         ),
         lambda: RecordCounts(curator="north", private=1, source=1, test=1, held=1, positive=-0.1),
-        lambda: Score(value=0.5, value_se=None, constant=0.5, ceiling=None, auc=1.1),
+        lambda: Score(value=0.5, value_se=None, constant=0.5, regression=None, auc=1.1),
         lambda: JudgedInterval(value=0.2, low=0.1, high=0.3, exact=1.1),
     ],
 )
@@ -326,7 +328,7 @@ def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_aski
     assert outline.count("script") == 0
     (table,) = terminal_tables(epsilon_document(shown))
     assert cells(table, 0) == ["0.1", "1", "3"]
-    assert headings(table) == ["epsilon", "learner", "accuracy ± se", "majority", "ceiling", "AUC ± se"]
+    assert headings(table) == ["epsilon", "learner", "accuracy ± se", "majority", "regression", "AUC ± se"]
 
 
 def test_a_hostile_name_is_inert_on_the_page_of_epsilons():

@@ -720,7 +720,7 @@ def test_each_record_of_a_unit_is_as_likely_to_count():
     assert np.all(np.abs(share - 0.25) < 0.05)
 
 
-def test_source_tests_and_ceiling_are_bounded_as_curators_count(own):
+def test_source_tests_and_regressions_are_bounded_as_curators_count(own):
     _, records, sites = load(own)
     assert set(sites) == {"a", "b", "c"}
     for site in sites.values():

@@ -71,14 +71,14 @@ def make_learner(name="cells", *, curators=("basel", "geneva", "zurich"), rounds
         "pooling": "sum",
         "epsilon_claimed": "1",
         "epsilon_spent": "1" if accuracy else "0",
-        "pooled": Score(value=accuracy, value_se=accuracy and 0.004, constant=0.63, ceiling=0.978),
+        "pooled": Score(value=accuracy, value_se=accuracy and 0.004, constant=0.63, regression=0.978),
         "sites": tuple(
             SiteScore(
                 curator=curator,
                 value=accuracy and 0.9 + (n % 40) / 1000,
                 value_se=accuracy and 0.011,
                 constant=0.6 + (n % 40) / 1000,
-                ceiling=None if n == 1 else 0.97,
+                regression=None if n == 1 else 0.97,
             )
             for n, curator in enumerate(curators)
         ),
@@ -235,8 +235,8 @@ def test_seeded_noise_shows_a_banner_first():
 def test_headline_and_summary():
     assert words.headline(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
     assert words.summary(one_round()) == (
-        "Majority 0.630; in-site ceiling 0.978.",
-        "The learner came 88 % of the way from majority to ceiling.",
+        "Majority 0.630; pooled regression 0.978.",
+        f"The learner came 88 % of the way from always answering the majority class to {words.REGRESSION}.",
     )
     assert words.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
     validated = (StudyReport("model", "1", "1"), StudyReport("validation", "1/4", "1/4"))
@@ -250,18 +250,22 @@ def test_headline_and_summary():
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "ceiling", "said"),
+    ("accuracy", "regression", "said"),
     [
         (None, 0.9, "learned nothing"),
         (0.5, 0.9, "did no better than the majority class"),
         (0.6, None, "beat the majority class"),
         (0.6, 0.502, "beat the majority class"),
-        (0.6, 0.9, "came 25 % of the way from majority to ceiling"),
-        (0.91, 0.9, "reached the ceiling"),
+        (
+            0.6,
+            0.9,
+            f"came 25 % of the way from always answering the majority class to {words.REGRESSION}",
+        ),
+        (0.91, 0.9, "did at least as well as a regression on all records without privacy"),
     ],
 )
-def test_verdict(accuracy, ceiling, said):
-    score = Score(value=accuracy, value_se=None, constant=0.5, ceiling=ceiling)
+def test_verdict(accuracy, regression, said):
+    score = Score(value=accuracy, value_se=None, constant=0.5, regression=regression)
     assert words.verdict(score) == said
 
 
@@ -383,8 +387,8 @@ def test_unlawful_budgets_are_refused(text):
 
 @pytest.mark.parametrize("value", [-1e7, 1e7, float("nan"), float("inf")])
 def test_unlawful_accuracies_are_refused(value):
-    for name in ("value", "value_se", "constant", "ceiling"):
-        fields = {"value": 0.5, "value_se": None, "constant": 0.5, "ceiling": None, name: value}
+    for name in ("value", "value_se", "constant", "regression"):
+        fields = {"value": 0.5, "value_se": None, "constant": 0.5, "regression": None, name: value}
         with pytest.raises(ValueError, match=f"{name} must lie between"):
             Score(**fields)
         with pytest.raises(ValueError, match=f"{name} must lie between"):
@@ -394,8 +398,8 @@ def test_unlawful_accuracies_are_refused(value):
 
 
 def test_an_accuracy_is_no_less_than_nothing_but_an_explained_share_of_variance_may_be():
-    fields = {"value": 0.5, "value_se": None, "constant": 0.5, "ceiling": None}
-    for name in ("value", "constant", "ceiling"):
+    fields = {"value": 0.5, "value_se": None, "constant": 0.5, "regression": None}
+    for name in ("value", "constant", "regression"):
         report = make_report(learners=(make_learner(pooled=Score(**fields | {name: -0.25})),), measure="R²")
         assert getattr(decode_report(encode_report(report)).learners[0].pooled, name) == -0.25
         with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
@@ -512,14 +516,14 @@ def test_policy_stops_a_script_that_slipped_in(browser, tmp_path):
 
 def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other():
     expected = Expected(value=0.921, low=0.874, high=0.953, beats_majority=1.0, coverage=1.0)
-    fields = {"value": 0.937, "value_se": 0.004, "constant": 0.63, "ceiling": 0.978}
-    score = Score(**fields, expected=expected, further=0.945, further_ceiling=0.966)
+    fields = {"value": 0.937, "value_se": 0.004, "constant": 0.63, "regression": 0.978}
+    score = Score(**fields, expected=expected, further=0.945, further_regression=0.966)
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
     assert "expected accuracy 0.921 (0.874 to 0.953) (95 % intervals)" in words.summary(report)[-1]
     text = Outline(build_page(report)).text
-    for phrase in ("Expected by the learner", "0.921 0.874 to 0.953", "macro AUC (ceiling)", "0.945 (0.966)"):
+    for phrase in ("Expected by the learner", "0.921 0.874 to 0.953", "macro AUC (regression)", "0.945 (0.966)"):
         assert phrase in text
     assert list(first_row(report).items()) == [
         ("learner", "cells (one k-means partition)"),
@@ -527,8 +531,8 @@ def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other
         ("accuracy ± se", "0.937 ± 0.004"),
         ("expected", "0.921\n0.874 to 0.953"),
         ("majority", "0.630"),
-        ("ceiling", "0.978"),
-        ("macro AUC\n(ceiling)", "0.945 (0.966)"),
+        ("regression", "0.978"),
+        ("macro AUC\n(regression)", "0.945 (0.966)"),
         ("epsilon\nclaimed", "1"),
         ("epsilon\nspent", "1"),
     ]
@@ -538,7 +542,7 @@ def test_a_learner_that_expected_nothing_and_one_score_take_no_room():
     report = one_round()
     assert not report.expects
     assert "xpected by the learner" not in Outline(build_page(report)).text
-    assert not {"expected", "\n(ceiling)"} & set(first_row(report))
+    assert not {"expected", "\n(regression)"} & set(first_row(report))
 
 
 def test_what_secure_sums_spend_is_said_to_hold_on_conditions():
@@ -562,12 +566,12 @@ def first_row(report):
 
 
 def test_a_regression_is_worded_as_one():
-    score = Score(value=-0.2, value_se=0.03, constant=0.0, ceiling=0.5, further=14.1, further_ceiling=12.5)
+    score = Score(value=-0.2, value_se=0.03, constant=0.0, regression=0.5, further=14.1, further_regression=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
     assert words.headline(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
     assert words.verdict(score, "R²") == "did no better than the mean"
     text = Outline(build_page(report)).text
-    for phrase in ("R² by curator", "RMSE (ceiling)", "14.100 (12.500)", "always answering the mean"):
+    for phrase in ("R² by curator", "RMSE (regression)", "14.100 (12.500)", "always answering the mean"):
         assert phrase in text
     assert "ccuracy" not in text
 
@@ -576,7 +580,7 @@ WARDS = [f"ward {number:02d}" for number in range(1, 91)]
 
 
 def site(name, accuracy):
-    score = SiteScore(curator=name, value=accuracy, value_se=None, constant=0.5, ceiling=None)
+    score = SiteScore(curator=name, value=accuracy, value_se=None, constant=0.5, regression=None)
     return Row(0, None, score, score.headline("accuracy"), name)
 
 

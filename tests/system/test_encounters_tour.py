@@ -80,7 +80,7 @@ def test_every_block_of_the_tour_runs_in_order(tmp_path):
     assert "Traceback" not in done.stderr
     assert "Warning" not in done.stderr
     assert "not proven" not in done.stdout
-    assert re.search(r"epsilon 0\.3: AUC 0\.\d\d ± 0\.\d\d, ceiling 0\.\d\d", done.stdout)
+    assert re.search(r"epsilon 0\.3: AUC 0\.\d\d ± 0\.\d\d, regression 0\.\d\d", done.stdout)
     assert "calling everybody" in done.stdout
     assert "Validation at epsilon 2 by 4 curators" in done.stdout
     assert re.search(r"validated 0\.\d\d \(0\.\d\d to [01]\.\d\d\); on the same records without noise", done.stdout)

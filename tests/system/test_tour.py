@@ -43,7 +43,7 @@ NEED_DATA = {
     "expril quote heart": "processed.cleveland.data",
 }
 """Command of the README -> the file that it lacks on a machine without data and network."""
-RUN_TABLE = "learner site accuracy ± se expected majority ceiling (ceiling) claimed spent ─ ada (cells) all # ± #"
+RUN_TABLE = "learner site accuracy ± se expected majority regression (regression) claimed spent ─ ada (cells) all # ± #"
 SHOWN = {
     "expril simulate wdbc-faults": (
         "wdbc-faults: # repeats",
