@@ -18,6 +18,7 @@ DATASETS = {
     "ctg-astv": f"{HERE}.ctg:load_ctg_astv",
     "readmission": f"{HERE}.readmission:load_readmission",
     "readmission-30": f"{HERE}.readmission:load_readmission_30",
+    "support2": f"{HERE}.support2:load_support2",
 }
 """Name -> loader as "module:name", so that listing names imports no file-reading library."""
 SITE_SPLITS = {

@@ -6,8 +6,10 @@ defines its digest. Loaders do the parsing.
 """
 
 import hashlib
+import io
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,23 @@ def http_download(url: str, target: Path) -> None:
 def text_digest(content: bytes) -> str:
     """SHA-256 (hex) of a text file after CRLF -> LF."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def unzipped(content: bytes, name: str) -> bytes:
+    """The file of that name in a ZIP archive, in whatever folder; ``content`` itself if it is no archive.
+
+    Raises ValueError: The archive lacks the file, or is damaged.
+    """
+    if not content.startswith(b"PK"):
+        return content
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for path in archive.namelist():
+                if path.rpartition("/")[2] == name:
+                    return archive.read(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"damaged archive: {error}") from None
+    raise ValueError(f"the archive holds no {name}")
 
 
 @dataclass(frozen=True)

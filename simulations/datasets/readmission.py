@@ -19,13 +19,10 @@ Age is the middle of a decade. A patient's site is the source of admission of th
 scenario may take each encounter's own instead (column ``admission_source``), and the patient is then at several sites.
 """
 
-import io
-import zipfile
-
 import polars as pl
 
 from simulations.datasets.dataset import SCHEMAS, Dataset
-from simulations.datasets.files import DataFile, data_file, text_digest
+from simulations.datasets.files import DataFile, data_file, text_digest, unzipped
 
 CSV = "diabetic_data.csv"
 MISSING = ("?", "Unknown/Invalid")
@@ -61,23 +58,9 @@ UNIT, SITE = "patient", "first_source"
 NOT_BACK, BACK = "not readmitted", "readmitted"
 
 
-def _csv(content: bytes) -> bytes:
-    """The csv file, unpacked if ``content`` is an archive. Raises ValueError: the archive lacks it, or is damaged."""
-    if not content.startswith(b"PK"):
-        return content
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in archive.namelist():
-                if name.rpartition("/")[2] == CSV:
-                    return archive.read(name)
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"damaged archive: {error}") from None
-    raise ValueError(f"the archive holds no {CSV}")
-
-
 def csv_digest(content: bytes) -> str:
     """SHA-256 (hex) of the csv, whatever archive it came in, after CRLF -> LF."""
-    return text_digest(_csv(content))
+    return text_digest(unzipped(content, CSV))
 
 
 ARCHIVE = DataFile(
@@ -159,7 +142,7 @@ def _or_other(column: str, levels: tuple[str, ...]) -> pl.Expr:
 
 
 def _dataset(name: str, label: str, positive: pl.Expr) -> Dataset:
-    published = pl.read_csv(_csv(data_file(ARCHIVE).read_bytes()), infer_schema_length=0)
+    published = pl.read_csv(unzipped(data_file(ARCHIVE).read_bytes(), CSV), infer_schema_length=0)
     frame = prepare(published).with_columns(
         pl.when(positive).then(pl.lit(BACK)).otherwise(pl.lit(NOT_BACK)).alias(label)
     )

@@ -24,6 +24,7 @@ from simulations.datasets.files import DATA_DIRECTORY_VARIABLE, DataFile, DataUn
 from simulations.datasets.heart import COLUMNS, FILES
 from simulations.datasets.readmission import ADMITTED, ARCHIVE, DIED_OR_HOSPICE, csv_digest, diagnosis_group
 from simulations.datasets.splits import split_parts, split_sites
+from simulations.datasets.support2 import HOSPITALS, PATIENTS, patients_digest
 from simulations.records import load_records, population_notes, sites_of, split_records
 from simulations.scenario import fits, load_scenario, matching
 
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 def data_directory(monkeypatch):
     """Where the files are; in the workplace ../shared/data. Tests never download."""
     directory = Path(os.environ.get(DATA_DIRECTORY_VARIABLE) or ROOT.parent / "shared" / "data")
-    names = [file.name for file in (WORKBOOK, ARCHIVE, *FILES.values())]
+    names = [file.name for file in (WORKBOOK, ARCHIVE, PATIENTS, *FILES.values())]
     if not all((directory / name).is_file() for name in names):
         pytest.skip(f"set {DATA_DIRECTORY_VARIABLE} to a folder with {', '.join(names)}")
     monkeypatch.setenv(DATA_DIRECTORY_VARIABLE, str(directory))
@@ -83,7 +84,7 @@ def test_a_schema_names_the_columns_in_order_and_has_no_other_keys(dataset):
 
 
 def test_values_are_levels_or_nearly_all_within_bounds_that_are_not_the_extremes_of_the_records(dataset):
-    """Only ends of a documented scale may be reached: 0, vessels, tendency, the device's 50 beats a minute."""
+    """Only ends of a documented scale may be reached: 0, vessels, tendency, coma (100), the device's 50 beats."""
     for attribute in tomllib.loads(dataset.schema_text)["attributes"]:
         values = dataset.frame[attribute["name"]].drop_nulls()
         if attribute["kind"] == "categorical":
@@ -93,7 +94,7 @@ def test_values_are_levels_or_nearly_all_within_bounds_that_are_not_the_extremes
             assert values.dtype == pl.Float64
             assert attribute["lower"] < attribute["upper"]
             assert values.is_between(attribute["lower"], attribute["upper"]).mean() > 0.99, attribute["name"]
-            if attribute["name"] not in {"ca", "Tendency"}:
+            if attribute["name"] not in {"ca", "Tendency", "scoma"}:
                 assert attribute["upper"] != values.max(), attribute["name"]
                 assert attribute["lower"] in {0, 50} or attribute["lower"] != values.min(), attribute["name"]
 
@@ -409,14 +410,15 @@ def test_diagnoses_are_grouped_as_published():
     assert codes.select(diagnosis_group("diag"))["diag"].to_list() == codes["group"].to_list()
 
 
-def test_the_csv_passes_in_any_archive_and_alone():
-    def zipped(name, content=b"a,b\r\n1,2\r\n"):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr("IDS_mapping.csv", "other")
-            archive.writestr(name, content)
-        return file.getvalue()
+def zipped(name, content=b"a,b\r\n1,2\r\n"):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("IDS_mapping.csv", "other")
+        archive.writestr(name, content)
+    return file.getvalue()
 
+
+def test_the_csv_passes_in_any_archive_and_alone():
     plain = csv_digest(b"a,b\n1,2\n")
     assert plain == csv_digest(zipped("diabetic_data.csv")) == csv_digest(zipped("folder/diabetic_data.csv"))
     assert csv_digest(zipped("diabetic_data.csv", b"a,b\n1,3\n")) != plain
@@ -424,6 +426,60 @@ def test_the_csv_passes_in_any_archive_and_alone():
         csv_digest(zipped("else.csv"))
     with pytest.raises(ValueError, match="damaged"):
         csv_digest(zipped("diabetic_data.csv")[:40])
+
+
+# --- support2 ---------------------------------------------------------------------------------------------
+
+
+def test_support2_published_figures_and_the_cells_of_the_file(data_directory):
+    """9,105 patients of eight diagnoses in four classes, as documented; every cell as the csv module reads it."""
+    with (data_directory / PATIENTS.name).open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    support2 = load_dataset("support2")
+    assert support2.frame.height == len(rows) == 9105
+    assert len(support2.attributes) == 27
+    outcomes = {"0": "survived", "1": "died"}
+    assert support2.frame["hospdead"].to_list() == [outcomes[row["hospdead"]] for row in rows]
+    assert support2.frame["hospital"].to_list() == [HOSPITALS[row["dzclass"]] for row in rows]
+    # The documentation: ARF/MOSF, COPD/CHF/Cirrhosis, cancer and coma, each of diagnoses of its own.
+    assert counts(support2.frame.group_by("hospital").agg(pl.col("dzgroup").n_unique())["dzgroup"]) == {
+        2: 2,
+        3: 1,
+        1: 1,
+    }
+    for name in support2.attributes:
+        column = support2.frame[name]
+        texts = [row[name] for row in rows]
+        if column.dtype == pl.Float64:
+            assert column.to_list() == [float(text) if text else None for text in texts], name
+        elif name in {"diabetes", "dementia"}:
+            assert column.to_list() == [{"0": "no", "1": "yes"}[text] for text in texts], name
+        else:
+            assert column.to_list() == [text or None for text in texts], name
+
+
+def test_copies_of_support2_differ_in_form_and_agree_in_content(data_directory):
+    """The number of the patient has another name or none in the header, blanks, more digits, NA, an archive."""
+    content = (data_directory / PATIENTS.name).read_bytes()
+    first, *lines = content.decode().splitlines()
+    spread = "\n".join([first.removeprefix(","), *(line.replace(",", ", ") for line in lines)])
+    named = "\n".join(["id" + first, *(line.replace(",7.459961,", ",7.4599609375,") for line in lines)])
+    absent = "\n".join([first, *(line.replace(",,,", ",NA,NA,") for line in lines)])
+    assert named.count("7.4599609375") > 9
+    for copy in (spread.encode(), named.encode(), absent.encode(), zipped("support2.csv", content)):
+        assert patients_digest(copy) == PATIENTS.sha256
+    assert patients_digest(content.replace(b"7.459961", b"7.469961", 1)) != PATIENTS.sha256
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "no column age"), (b"<html>", "no column age"), (b"PK\x03\x04 junk", "damaged"), (b"\xff\xfe", "utf-8")],
+)
+def test_junk_is_no_file_of_support2(given_folder, content, reason):
+    (given_folder / PATIENTS.name).write_bytes(content)
+
+    with pytest.raises(DataUnavailableError, match=rf"support2\.csv: .*{reason}"):
+        load_dataset("support2")
 
 
 SEEDS = st.integers(0, 2**32 - 1)
