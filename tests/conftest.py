@@ -77,6 +77,17 @@ def superlink(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium; a test opens tabs of its own. Tests that ask for it are skipped where there is none."""
+    from browser import NAMES, Browser, find_browser
+
+    if find_browser() is None:
+        pytest.skip(f"install chromium: none of {', '.join(NAMES)} is on PATH")
+    with Browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def honest_run(tmp_path_factory):
     """The folder of a run of one repeat, and what its learners hold; who changes it copies it."""
     from run_forger import make_run
