@@ -140,7 +140,33 @@ class Fold:
     blocks: Sequence["Block"]
 
 
-Block = Text | Heading | Facts | Table[Any] | Charts | Legend | Drawing | Code | Notes | Cards | Grid | Fold
+@dataclass(frozen=True)
+class Answer:
+    """A reader's question, its answer in one sentence, and sentences that say more."""
+
+    question: str
+    answer: str
+    more: Sequence[str] = ()
+
+    @property
+    def sentences(self) -> str:
+        """The answer and the further sentences as one text."""
+        return " ".join((self.answer, *self.more))
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What a reader asks first, with short answers and one figure: a screen, or a printed sheet of its own.
+
+    A page shows it in two columns, with `beside` below the answers of the second. Markdown shows it, a terminal does
+    not.
+    """
+
+    answers: Sequence[Answer]
+    beside: Sequence["Block"] = ()  # the figure: a table of strips or charts, with legend and note
+
+
+Block = Text | Heading | Facts | Table[Any] | Charts | Legend | Drawing | Code | Notes | Cards | Grid | Fold | Brief
 
 
 @dataclass(frozen=True)
@@ -181,13 +207,15 @@ class Document:
 
 
 def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield all blocks in order. A fold or a grid is replaced by the blocks in it."""
+    """Yield all blocks in order. A fold, a grid or a brief is replaced by the blocks in it."""
     for block in blocks:
         if isinstance(block, Fold):
             yield from leaves(block.blocks)
         elif isinstance(block, Grid):
             for group in block.groups:
                 yield from leaves(group)
+        elif isinstance(block, Brief):
+            yield from leaves(block.beside)
         else:
             yield block
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from expril.report.document import Block, Charts, Code, Document, Drawing, Facts, Fold, Grid, Heading, Notes, Text
+from expril.report.document import Block, Brief, Charts, Code, Document, Drawing, Facts, Fold, Grid, Heading, Notes, Text
 from expril.report.numbers import moment
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Item, Table, Written
@@ -74,6 +74,11 @@ def _block(block: Block) -> Iterator[str]:
         yield "\n".join(f"* {plain(note.text)}" for note in block.items)
     elif isinstance(block, Fold):
         yield from (text for inner in block.blocks for text in _block(inner))
+    elif isinstance(block, Brief):
+        for entry in block.answers:
+            yield f"### {plain(entry.question)}"
+            yield f"**{plain(entry.answer)}** {plain(' '.join(entry.more))}".rstrip()
+        yield from (text for inner in block.beside if inner for text in _block(inner))
     elif isinstance(block, Grid):
         yield from (text for group in block.groups for inner in group for text in _block(inner))
 
