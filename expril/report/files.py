@@ -9,7 +9,20 @@ from typing import Any
 
 import msgspec
 
-from expril.report.document import Block, Brief, Charts, Code, Document, Drawing, Facts, Fold, Grid, Heading, Notes, Text
+from expril.report.document import (
+    Block,
+    Brief,
+    Charts,
+    Code,
+    Document,
+    Drawing,
+    Facts,
+    Fold,
+    Grid,
+    Heading,
+    Notes,
+    Text,
+)
 from expril.report.numbers import moment
 from expril.report.provenance import Provenance
 from expril.report.table import Cell, Item, Table, Written
