@@ -41,6 +41,7 @@ RARE = 0.3
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
 
 MeasureName = Literal["accuracy", "R²", "AUC"]
+JoiningVerdict = Literal["pays", "does not pay", "not shown", "no answer"]
 CHANCE = 0.5
 """AUC of a ranking that ignores the records."""
 GRID = tuple(k / 100 for k in range(101))
@@ -328,6 +329,58 @@ class SiteScore(Score, frozen=True, kw_only=True):
     curator: str
 
 
+class ScoreInterval(Checked, frozen=True, kw_only=True):
+    """A score, or the difference of two, with the ends of its 95 % interval; `low <= value <= high`."""
+
+    value: ScoreValue
+    low: ScoreValue
+    high: ScoreValue
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"{self.value} does not lie between {self.low} and {self.high}")
+
+
+class Joining(Checked, frozen=True, kw_only=True):
+    """Whether joining pays for one hospital: scores on its own test records, in the report's leading measure.
+
+    Scores are means over repeats; a difference is paired, of two models on the same records. docs/joining.md says what
+    the intervals cover. None stands for a score that no repeat has, `reason` says why.
+    """
+
+    curator: str  # whose test records they are
+    constant: ScoreInterval | None  # of the most frequent class, the mean, or chance
+    own: ScoreInterval | None  # of its own regression, from its own private records, without privacy
+    federation: ScoreInterval | None  # of the learner's model
+    pooled: ScoreInterval | None  # of a regression on all private records in one place, without privacy
+    gain: ScoreInterval | None  # federation - own: what joining brings
+    price: ScoreInterval | None  # pooled - federation: what privacy and distance cost
+    own_lift: ScoreInterval | None  # own - constant
+    federation_lift: ScoreInterval | None  # federation - constant
+    better: int  # repeats in which the federation's model had the higher score than the own regression
+    equal: int  # repeats in which both had the same
+    repeats: int  # those with both scores; with one, intervals cover the patients alone
+    records: int  # test records, mean over repeats
+    without: ScoreInterval | None = None  # of the model of all others; None unless leave_one_out was asked for
+    giving: ScoreInterval | None = None  # federation - without: what the hospital's own answers bring to it
+    reason: str = ""  # why scores are absent, in words
+
+    @property
+    def verdict(self) -> JoiningVerdict:
+        """What the interval of `gain` says."""
+        if self.gain is None:
+            return "no answer"
+        if self.gain.low > 0:
+            return "pays"
+        return "does not pay" if self.gain.high < 0 else "not shown"
+
+    @property
+    def useless(self) -> bool:
+        """Whether neither model is shown to be better than the constant."""
+        return not any(lift is not None and lift.low > 0 for lift in (self.own_lift, self.federation_lift))
+
+
 class CurvePoint(Checked, frozen=True):
     """Pooled score and AUC of the model that the learner had after a round; rounds count from 1."""
 
@@ -389,12 +442,14 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     left_out: dict[str, str] = {}  # curators whose answers are in no model -> why; of the first repeat
     parts: tuple[Part, ...] = ()  # of an additive pooled model, the strongest attribute first; of the first repeat
     validation: ValidationReport | None = None  # by a second study; None where none was asked for, or answered it
+    joining: tuple[Joining, ...] = ()  # by curator; empty where there is no joint model, and in earlier versions
 
     def __post_init__(self) -> None:
         exact(self.epsilon_claimed)
         exact(self.epsilon_spent)
         check_distinct("curator", (site.curator for site in self.sites))
         check_distinct("curator", (answers.curator for answers in self.rounds_answered))
+        check_distinct("curator", (joining.curator for joining in self.joining))
         rounds = [point.round for point in self.curve]
         if rounds != sorted(set(rounds)):
             raise ValueError("the rounds of a curve must increase")
