@@ -351,19 +351,19 @@ class Joining(Checked, frozen=True, kw_only=True):
 
     curator: str  # whose test records they are
     constant: ScoreInterval | None  # of the most frequent class, the mean, or chance
-    own: ScoreInterval | None  # of its own regression, from its own private records, without privacy
+    regression: ScoreInterval | None  # of its own regression, from its own private records, without privacy
     federation: ScoreInterval | None  # of the learner's model
     pooled: ScoreInterval | None  # of a regression on all private records in one place, without privacy
-    gain: ScoreInterval | None  # federation - own: what joining brings
+    gain: ScoreInterval | None  # federation - regression: what joining brings
     price: ScoreInterval | None  # pooled - federation: what privacy and distance cost
-    own_lift: ScoreInterval | None  # own - constant
+    regression_lift: ScoreInterval | None  # regression - constant
     federation_lift: ScoreInterval | None  # federation - constant
     better: int  # repeats in which the federation's model had the higher score than the own regression
     equal: int  # repeats in which both had the same
     repeats: int  # those with both scores; with one, intervals cover the patients alone
     records: int  # test records, mean over repeats
-    without: ScoreInterval | None = None  # of the model of all others; None unless leave_one_out was asked for
-    giving: ScoreInterval | None = None  # federation - without: what the hospital's own answers bring to it
+    others: ScoreInterval | None = None  # of the model that all others would have; None unless leave_one_out was asked for
+    contribution: ScoreInterval | None = None  # federation - others: what the hospital's own answers bring to it
     reason: str = ""  # why scores are absent, in words
 
     @property
@@ -378,7 +378,7 @@ class Joining(Checked, frozen=True, kw_only=True):
     @property
     def useless(self) -> bool:
         """Whether neither model is shown to be better than the constant."""
-        return not any(lift is not None and lift.low > 0 for lift in (self.own_lift, self.federation_lift))
+        return not any(lift is not None and lift.low > 0 for lift in (self.regression_lift, self.federation_lift))
 
 
 class CurvePoint(Checked, frozen=True):
