@@ -362,7 +362,7 @@ class Joining(Checked, frozen=True, kw_only=True):
     equal: int  # repeats in which both had the same
     repeats: int  # those with both scores; with one, intervals cover the patients alone
     records: int  # test records, mean over repeats
-    others: ScoreInterval | None = None  # of the model that all others would have; None unless leave_one_out was asked for
+    others: ScoreInterval | None = None  # of a model of all others; None unless leave_one_out is set
     contribution: ScoreInterval | None = None  # federation - others: what the hospital's own answers bring to it
     reason: str = ""  # why scores are absent, in words
 
