@@ -4,6 +4,7 @@
 not load a library of data frames.
 """
 
+import datetime as dt
 import difflib
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.records import LABEL_STEPS, MISSING_CODE, Records
-from protocol.schema import MISSING_TEXTS, CategoricalAttribute, Schema
+from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema
 
 MOST_COLUMNS_NAMED = 20
 """Most existing columns that an error names."""
@@ -37,12 +38,13 @@ class UnknownClassError(ConfigurationError):
 def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
     """Encode the attribute columns of a data frame; other columns are ignored.
 
-    Null, NaN, and the texts "", "?", "NA", "NaN" and "null" mean missing. Numbers outside the bounds move to the
-    nearer bound. An undeclared level becomes "other".
+    Null, NaN, `MISSING_TEXTS` and an attribute's own sentinels mean missing. Then numbers outside the bounds move to
+    the nearer bound, and an undeclared level becomes "other". A date becomes the days since the declared one.
 
     Raises:
-        ConfigurationError: a column is absent, or one declared as numbers holds text or infinity. The error names the
-            column and the first offending row (counted from 1), never a value.
+        ConfigurationError: a column is absent; one declared as numbers holds text or infinity; or one declared as dates
+            holds something else. The error names the column and the first offending row (counted from 1), never a
+            value.
     """
     return encode_and_count_moved(frame, schema)[0]
 
@@ -58,7 +60,7 @@ def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records
         if isinstance(attribute, CategoricalAttribute):
             codes.append(_codes(column, attribute))
             continue
-        values = _numbers(column)
+        values = numbers_of(column, attribute)
         moved[attribute.name] = int(np.count_nonzero((values < attribute.lower) | (values > attribute.upper)))
         numeric.append(np.clip(values, attribute.lower, attribute.upper))
     n = frame.height
@@ -192,21 +194,37 @@ def _require_labels(values: pl.Series, name: str) -> None:
         )
 
 
-def _numbers(column: pl.Series) -> NDArray[np.float64]:
-    """The numbers as written, not clipped to bounds; NaN if missing."""
+def numbers_of(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.float64]:
+    """A numeric attribute's values before they are clipped, (n,) float64, NaN if missing; raises as `encode_frame`.
+
+    Dates are days since `attribute.days_since`, earlier ones negative. A time with an offset or a zone is taken in UTC,
+    one without as it is written; its fraction of the day is added.
+    """
+    if attribute.days_since:
+        return _days(column, attribute, attribute.days_since)
+    return _numbers(column, attribute.missing or ())
+
+
+def _numbers(column: pl.Series, sentinels: Sequence[float | str] | None = None) -> NDArray[np.float64]:
+    """The numbers as written, not clipped to bounds; NaN if missing. `sentinels` are None for a label."""
+    remedy = " or leave it empty" if sentinels is None else f", leave it empty, or {_DECLARE}"
+    sentinels = sentinels or ()
     if column.dtype == pl.String:
-        texts = column_texts(column)
+        texts = _without(column_texts(column), sentinels)
         values = texts.cast(pl.Float64, strict=False)
         wrong = values.is_null() & texts.is_not_null()
     elif column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
         values, wrong = column.cast(pl.Float64), None
     else:
-        raise ConfigurationError(f"column {column.name!r} is declared numeric but has type {column.dtype.base_type()}")
+        hint = "; declare dates with days_since" if column.dtype.base_type() in (pl.Date, pl.Datetime) else ""
+        raise ConfigurationError(
+            f"column {column.name!r} is declared numeric but has type {column.dtype.base_type()}{hint}"
+        )
     if wrong is not None and wrong.any():
         row = int(wrong.arg_true()[0]) + 1
         raise ConfigurationError(
-            f"column {column.name!r} is declared numeric but holds text in row {row}, header not counted; correct it "
-            "or leave it empty"
+            f"column {column.name!r} is declared numeric but holds text in row {row}, header not counted; correct "
+            f"it{remedy}"
         )
     array: NDArray[np.float64] = values.fill_null(np.nan).to_numpy()
     if np.isinf(array).any():
@@ -215,11 +233,86 @@ def _numbers(column: pl.Series) -> NDArray[np.float64]:
             f"column {column.name!r} holds infinity, or a number too large to be held, in row {row}, header not "
             "counted; correct it or leave it empty"
         )
+    numbers = np.array([item for item in sentinels if not isinstance(item, str)])
+    if column.dtype == pl.Float32:  # -9.9 is another number there
+        numbers = numbers.astype(np.float32).astype(np.float64)
+    return np.where(np.isin(array, numbers), np.nan, array) if len(numbers) else array
+
+
+_DECLARE = "declare the text in the schema: missing = [...]"
+_DATE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})"
+_TIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,]([0-9]{1,9}))?)?"
+_OFFSET = r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?)?$"
+_DATE_LENGTH = len("2015-01-31")
+_EPOCH = dt.date(1970, 1, 1)
+_TICKS = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+"""Ticks of a day, by the unit of a column of times."""
+
+
+def _days(column: pl.Series, attribute: NumericAttribute, start: dt.date) -> NDArray[np.float64]:
+    """Days since a day, not clipped to bounds; NaN if missing."""
+    sentinels = [item for item in attribute.missing or () if isinstance(item, str)]
+    if isinstance(column.dtype, pl.Datetime):
+        ticks = _TICKS[column.dtype.time_unit]
+        times = column.to_physical()  # in UTC where the column has a zone
+        days = _since(start, times // ticks, (times % ticks) / ticks)
+    elif column.dtype == pl.Date:
+        days = _since(start, column.to_physical())
+    elif column.dtype in (pl.String, pl.Null):
+        texts = _without(column_texts(column), sentinels)
+        days = _days_of_texts(texts, start)
+        wrong = days.is_null() & texts.is_not_null()
+        if wrong.any():
+            row = int(wrong.arg_true()[0]) + 1
+            raise ConfigurationError(
+                f"column {column.name!r} is declared with days_since but holds no date in row {row}, header not "
+                f"counted; write it as 2015-01-31 or 2015-01-31T14:30, leave it empty, or {_DECLARE}"
+            )
+    else:
+        raise ConfigurationError(
+            f"column {column.name!r} is declared with days_since but has type {column.dtype.base_type()}; dates, times "
+            "with a date, or texts such as 2015-01-31 are wanted"
+        )
+    array: NDArray[np.float64] = days.fill_null(np.nan).to_numpy()
+    # A sentinel without a time of day is that whole day.
+    for value, text in zip(_days_of_texts(pl.Series(sentinels, dtype=pl.String), start), sentinels, strict=True):
+        if value is not None:
+            array = np.where((np.floor(array) if len(text) == _DATE_LENGTH else array) == value, np.nan, array)
     return array
 
 
+def _since(start: dt.date, whole: pl.Series, share: pl.Series | float = 0.0) -> pl.Series:
+    """Days since `start` of whole days since 1970-01-01 and a share of a day: rounded once, as a sum."""
+    return (whole.cast(pl.Int64) - (start - _EPOCH).days).cast(pl.Float64) + share
+
+
+def _days_of_texts(texts: pl.Series, start: dt.date) -> pl.Series:
+    """Days since `start` of ISO 8601 dates and times, Float64; null where a text is neither."""
+    names = ("date", "hour", "minute", "second", "fraction", "sign", "hours", "minutes")
+    parts = texts.str.extract_groups(_DATE + _TIME + _OFFSET).struct.rename_fields(names).struct.unnest()
+
+    def whole(name: str) -> pl.Series:
+        return parts[name].cast(pl.Int64).fill_null(0)
+
+    sign = (parts["sign"] == "-").fill_null(value=False).cast(pl.Int64) * -2 + 1
+    minutes = whole("hour") * 60 + whole("minute") - sign * (whole("hours") * 60 + whole("minutes"))
+    nanoseconds = parts["fraction"].str.pad_end(9, "0").cast(pl.Int64).fill_null(0)
+    ticks = (minutes * 60 + whole("second")) * 1_000_000_000 + nanoseconds
+    dates = parts["date"].set(parts["date"].str.starts_with("0000"), None)  # no calendar has a year 0
+    days = dates.str.to_date("%Y-%m-%d", strict=False).to_physical()
+    return _since(start, days + ticks // _TICKS["ns"], (ticks % _TICKS["ns"]) / _TICKS["ns"])
+
+
+def _without(texts: pl.Series, sentinels: Sequence[float | str]) -> pl.Series:
+    """The texts, null where one is a sentinel."""
+    absent = [item for item in sentinels if isinstance(item, str)]
+    if not absent:
+        return texts
+    return texts.to_frame("t").select(pl.when(~pl.col("t").is_in(absent)).then("t").alias(texts.name)).to_series()
+
+
 def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
-    texts = column_texts(column)
+    texts = _without(column_texts(column), attribute.missing or ())
     codes = texts.replace_strict(
         list(attribute.levels),
         list(range(len(attribute.levels))),

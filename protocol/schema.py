@@ -1,5 +1,6 @@
 """The schema of records: attributes, levels, bounds and label. The curator's steward writes it, and it is public."""
 
+import datetime as dt
 import math
 from functools import cached_property
 from typing import Annotated
@@ -14,20 +15,30 @@ MOST_MAGNITUDE = 1e15
 MOST_CLASSES = 256
 """Most classes: a class index fits one byte."""
 
-MISSING_TEXTS = ("", "?", "NA", "NaN", "nan", "null")
-"""Texts that mean a missing value."""
+MISSING_TEXTS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null")
+"""Texts that mean a missing value in every column, letter by letter. A schema declares others: `missing`."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Description = Annotated[str, msgspec.Meta(max_length=2000)]
+Units = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+MOST_SENTINELS = 100
+"""Most values of an attribute that may be declared missing."""
 
 
 class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="kind", forbid_unknown_fields=True):
-    """A number with public bounds. Values outside them are moved to the nearer bound before anything else."""
+    """A number with public bounds. Values outside them are moved to the nearer bound, missing ones excepted."""
 
     name: Name
     lower: float
     upper: float
     description: Description = ""
+    units: Units | msgspec.UnsetType = msgspec.UNSET  # unit of measurement
+    # The column holds dates, and the value is the number of days since this one, with a fraction for the time of day.
+    days_since: dt.date | msgspec.UnsetType = msgspec.UNSET
+    # Sentinels, which mean missing, within the bounds or not: numbers, or texts that are no number; of dates, texts.
+    missing: Annotated[tuple[float | Name, ...], msgspec.Meta(min_length=1, max_length=MOST_SENTINELS)] | (
+        msgspec.UnsetType
+    ) = msgspec.UNSET
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "lower", float(self.lower))
@@ -35,16 +46,46 @@ class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="ki
         finite = math.isfinite(self.lower) and math.isfinite(self.upper)
         if not finite or max(abs(self.lower), abs(self.upper)) > MOST_MAGNITUDE or self.lower >= self.upper:
             raise ValueError(f"attribute {self.name!r} needs lower < upper, both within +-{MOST_MAGNITUDE:g}")
+        where = f"attribute {self.name!r}"
+        if self.days_since:
+            if self.units:
+                raise ValueError(f"{where} counts days, since it has days_since; take units out")
+            first, last = ((day - self.days_since).days for day in (dt.date.min, dt.date.max))
+            if self.lower < first or self.upper > last:
+                raise ValueError(f"{where}: lower and upper are days since {self.days_since}, in the years 1 to 9999")
+        _check_units(self.units, f"{where}: units")
+        if self.missing:
+            sentinels = tuple(item if isinstance(item, str) else float(item) for item in self.missing)
+            _check_sentinels(sentinels, f"{where}: missing", numbers=True, dates=bool(self.days_since))
+            msgspec.structs.force_setattr(self, "missing", sentinels)
+
+    @property
+    def measure(self) -> str:
+        """What the value is counted in, for people, such as "mm Hg" or "days since 2015-01-01"; "" if not declared."""
+        return f"days since {self.days_since}" if self.days_since else self.units or ""
+
+    def allows(self, sentinel: float | str) -> bool:
+        """Whether a sentinel lies within the bounds, so that elsewhere it may be a value."""
+        if self.days_since and isinstance(sentinel, str):
+            try:
+                sentinel = float((dt.date.fromisoformat(sentinel[:10]) - self.days_since).days)
+            except ValueError:
+                return False
+        return isinstance(sentinel, float) and self.lower <= sentinel <= self.upper
 
 
 class CategoricalAttribute(
     msgspec.Struct, frozen=True, tag="categorical", tag_field="kind", forbid_unknown_fields=True
 ):
-    """One of a few declared levels; any other value counts as "other"."""
+    """One of a few declared levels; any other value counts as "other", missing ones excepted."""
 
     name: Name
     levels: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=1000)]
     description: Description = ""
+    # sentinels: further texts that mean missing
+    missing: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=MOST_SENTINELS)] | (
+        msgspec.UnsetType
+    ) = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels):
@@ -52,6 +93,12 @@ class CategoricalAttribute(
                 f"attribute {self.name!r} declares the level {first_repeated(self.levels)!r} twice; write it once"
             )
         _check_texts(self.levels, f"attribute {self.name!r}: level")
+        if self.missing:
+            where = f"attribute {self.name!r}: missing"
+            _check_sentinels(self.missing, where)
+            both = [text for text in self.missing if text in self.levels]
+            if both:
+                raise ValueError(f"{where}: {both[0]!r} is also a level; it can be one of them")
 
 
 Attribute = NumericAttribute | CategoricalAttribute
@@ -67,6 +114,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
     # (lower, upper) of a label that is a number; labels outside move to the nearer bound. None for classes.
     label_bounds: tuple[float, float] | None = None
+    label_units: Units | None = None  # unit of measurement of a label that is a number
 
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
@@ -84,6 +132,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             msgspec.structs.force_setattr(self, "label_bounds", (bounds.lower, bounds.upper))
         elif len(self.classes) < 2:
             raise ValueError("classes must name at least two")
+        if self.label_units is not None and self.label_bounds is None:
+            raise ValueError("label_units are of a label that is a number; take them out, or write label_bounds")
+        _check_units(self.label_units, "label_units")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"two classes have the same name, {first_repeated(self.classes)!r}; write it once")
         _check_texts(self.classes, "class")
@@ -105,19 +156,72 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             if isinstance(attribute, CategoricalAttribute)
         }
 
+    def measure(self, name: str) -> str:
+        """What an attribute or the label is counted in, such as "mm Hg"; "" if that is not declared."""
+        if name == self.label:
+            return self.label_units or ""
+        attribute = self.find(name)
+        return attribute.measure if isinstance(attribute, NumericAttribute) else ""
+
     def differences(self, other: "Schema") -> list[str]:
-        """Names whose meaning differs between the two schemas, descriptions aside; empty if none does."""
-        mine, theirs = (
-            {a.name: msgspec.structs.replace(a, description="") for a in s.attributes} for s in (self, other)
-        )
+        """Names whose meaning differs between the two schemas; empty if none does.
+
+        Descriptions do not count. Sentinels do not either: they say how one site writes a missing value.
+        """
+        mine, theirs = ({a.name: meaning(a) for a in s.attributes} for s in (self, other))
         names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
-        if (self.label, self.classes, self.label_bounds) != (other.label, other.classes, other.label_bounds):
+        if any(getattr(self, key) != getattr(other, key) for key in _LABEL_KEYS):
             names.append(self.label)
         return names
+
+
+_LABEL_KEYS = ("label", "classes", "label_bounds", "label_units")
+
+
+def meaning(attribute: Attribute) -> Attribute:
+    """The attribute without its description and sentinels, which mean nothing for an encoded value."""
+    return msgspec.structs.replace(attribute, description="", missing=msgspec.UNSET)
 
 
 def _check_texts(texts: tuple[str, ...], field: str) -> None:
     """Raise ValueError for a text that no record can match: records' texts are trimmed, and some mean missing."""
     for text in texts:
-        if text != text.strip() or text in MISSING_TEXTS:
-            raise ValueError(f"{field} {text!r} can never occur: it has outer spaces, or means a missing value")
+        if text != text.strip():
+            raise ValueError(f"{field} {text!r} can never occur, as it has outer spaces; take them out")
+        if text in MISSING_TEXTS:
+            raise ValueError(
+                f"{field} {text!r} can never occur, as this text means a missing value; take it out, or write another "
+                "text for it in the schema and in the records"
+            )
+
+
+def _check_units(units: str | msgspec.UnsetType | None, field: str) -> None:
+    if units and (units != units.strip() or not units.isprintable()):
+        raise ValueError(f"{field} must be printable, without outer spaces; write them as on a form, such as mm Hg")
+
+
+def _check_sentinels(
+    sentinels: tuple[float | str, ...], field: str, *, numbers: bool = False, dates: bool = False
+) -> None:
+    """Raise ValueError for a sentinel that no record can match, or that stands twice."""
+    if len(set(sentinels)) != len(sentinels):
+        twice = next(item for item in sentinels if sentinels.count(item) > 1)
+        raise ValueError(f"{field} names {twice!r} twice; write it once")
+    for item in sentinels:
+        if isinstance(item, str):
+            if item != item.strip():
+                raise ValueError(f"{field}: {item!r} can never occur, as it has outer spaces; take them out")
+            if numbers and not dates and _is_number(item):
+                raise ValueError(f"{field}: the column holds numbers; write {item} without quotes")
+        elif dates:
+            raise ValueError(f"{field}: the column holds dates, not numbers; write a date such as 1900-01-01")
+        elif not math.isfinite(item):
+            raise ValueError(f"{field} must hold finite numbers; NaN is missing in any case, and infinity is an error")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text not in MISSING_TEXTS

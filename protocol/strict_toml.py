@@ -64,13 +64,17 @@ def read_toml(text: str, kind: type[T], *, where: str) -> T:
     Raises ConfigurationError: the text is not TOML, a key is unknown (a similar one is suggested) or missing, or a
     value is wrong.
     """
+    return convert(parse_toml(text, where=where), kind, where=where)
+
+
+def parse_toml(text: str, *, where: str) -> dict[str, Any]:
+    """Parse TOML into plain tables, for `convert`. Raises ConfigurationError: the text is not TOML."""
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
         raise ConfigurationError(f"{where} is not valid TOML: {error}") from None
     except RecursionError:
         raise ConfigurationError(f"{where} is not valid TOML: nested too deeply") from None
-    return convert(data, kind, where=where)
 
 
 def convert(data: Any, kind: type[T], *, where: str) -> T:

@@ -27,12 +27,19 @@ from protocol.record_frames import (
 )
 from protocol.records import MISSING_CODE, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
-from protocol.schema import NumericAttribute, Schema
+from protocol.schema import Attribute, NumericAttribute, Schema, meaning
 
 WORTH_A_WARNING = 10
 """The steward is warned where more than one in so many values does not fit its declaration."""
 FAR_OFF = 2
 """The steward is warned where the declared round size is off by more than this factor."""
+
+
+_ADVICE = (
+    "check the bounds and the measuring unit; if a value stands for a missing one, declare it: missing = [...]",
+    "check the bounds; if a date stands for a missing one, declare it: missing = [...]",
+)
+"""What the steward should look at where many numbers, or many dates, lie outside the bounds."""
 
 
 class StewardWarning(UserWarning):
@@ -125,11 +132,12 @@ class PrivateDataset:
     def fingerprint(self, key: bytes) -> bytes:
         """HMAC-SHA256 of all that answers are computed from: the schema, and the records that count, in any order.
 
-        Descriptions, other columns, and records beyond a unit's bound do not count. Without the key the digest reveals
-        nothing. Only the steward's machine may have digest or key.
+        Descriptions, units of measurement, other columns, and records beyond a unit's bound do not count. Nor do
+        sentinels by themselves: one that is declared counts by what it changes in the encoded records. Without the key
+        the digest reveals nothing. Only the steward's machine may have digest or key.
         """
-        attributes = tuple(msgspec.structs.replace(attribute, description="") for attribute in self.schema.attributes)
-        schema = encode(msgspec.structs.replace(self.schema, attributes=attributes))
+        attributes = tuple(_bare(attribute) for attribute in self.schema.attributes)
+        schema = encode(msgspec.structs.replace(self.schema, attributes=attributes, label_units=None))
         mac = hmac.new(key, b"expril/2 data version", "sha256")
         for part in (schema, b"".join(sorted(self._record_digests()))):
             mac.update(len(part).to_bytes(8, "big") + part)
@@ -189,6 +197,14 @@ class PrivateDataset:
             yield from (hashlib.sha256(row.tobytes()).digest() for row in rows)
 
 
+def _bare(attribute: Attribute) -> Attribute:
+    """The attribute without what no answer is computed from."""
+    attribute = meaning(attribute)
+    if isinstance(attribute, NumericAttribute):
+        return msgspec.structs.replace(attribute, units=msgspec.UNSET)
+    return attribute
+
+
 def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
     """Texts for the steward on attributes with many values that their declaration does not foresee.
 
@@ -205,13 +221,14 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
         column = records.column(attribute.name)
         if isinstance(attribute, NumericAttribute):
             missing, strange = int(np.count_nonzero(np.isnan(column))), moved[attribute.name]
-            text = (
-                "lie outside the declared bounds and count as the nearer one; check the bounds and the measuring unit"
-            )
+            text = f"lie outside the declared bounds and count as the nearer one; {_ADVICE[bool(attribute.days_since)]}"
         else:
             missing = int(np.count_nonzero(column == MISSING_CODE))
             strange = int(np.count_nonzero(column == len(attribute.levels)))
-            text = 'are no declared level and count as "other"; check the spelling and case of the levels'
+            text = (
+                'are no declared level and count as "other"; check the spelling and case of the levels; if a text '
+                "stands for a missing value, declare it: missing = [...]"
+            )
         present = len(records) - missing
         if not present:
             texts.append(

@@ -1,14 +1,15 @@
 """The steward's schema file: the public facts on the records. Bounds and levels come from it, never from data."""
 
+import datetime as dt
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from expril.files import read_text_file
 from protocol.odds import PrivacyUnit
-from protocol.schema import MOST_CLASSES, Attribute, Name, Schema
-from protocol.strict_toml import read_toml
+from protocol.schema import MOST_CLASSES, Attribute, Name, Schema, Units
+from protocol.strict_toml import convert, parse_toml
 
 
 class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,6 +20,7 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # 2 to 256 class names; of two, the second is the positive one. Or
     classes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_CLASSES)] = ()
     label_bounds: tuple[float, float] | None = None  # [lower, upper] of a label that is a number
+    label_units: Units | None = None  # unit of measurement of a label that is a number
     unit: Name | None = None  # column that names the privacy unit (patient, exam); None: the unit is the record
     # contribution bound c; where a unit has more records, c of them are kept
     most_records_per_unit: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
@@ -37,7 +39,11 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def schema(self) -> Schema:
         """The part that travels on the card."""
         return Schema(
-            attributes=self.attributes, label=self.label, classes=self.classes, label_bounds=self.label_bounds
+            attributes=self.attributes,
+            label=self.label,
+            classes=self.classes,
+            label_bounds=self.label_bounds,
+            label_units=self.label_units,
         )
 
     @property
@@ -52,7 +58,27 @@ SCHEMA = "schema.toml"
 
 def read_schema_file(text: str, *, where: str = "schema file") -> SchemaFile:
     """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
-    return read_toml(text, SchemaFile, where=where)
+    return convert(_in_days(parse_toml(text, where=where)), SchemaFile, where=where)
+
+
+def _in_days(file: dict[str, Any]) -> dict[str, Any]:
+    """The file with the dates of an attribute's bounds as days since `days_since`, and of its sentinels as texts."""
+    attributes = file.get("attributes")
+    if not isinstance(attributes, list):
+        return file
+    return file | {"attributes": [_attribute_in_days(attribute) for attribute in attributes]}
+
+
+def _attribute_in_days(attribute: Any) -> Any:
+    if not isinstance(attribute, dict) or type(start := attribute.get("days_since")) is not dt.date:
+        return attribute
+    changed: dict[str, Any] = {}
+    for bound in ("lower", "upper"):
+        if type(date := attribute.get(bound)) is dt.date:
+            changed[bound] = (date - start).days
+    if isinstance(sentinels := attribute.get("missing"), list):
+        changed["missing"] = [item.isoformat() if isinstance(item, dt.date) else item for item in sentinels]
+    return attribute | changed
 
 
 def read_schema_of(folder: Path) -> SchemaFile:

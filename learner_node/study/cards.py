@@ -5,11 +5,14 @@ invented records, or a curator that declares ten times as many records as the ot
 are texts for people, and are computed from cards and noisy answers alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from protocol.codec import encode
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -19,7 +22,7 @@ from protocol.plans import Plan
 from protocol.query_kind import Kinds, KindTerms, QueryKind, Question, Turn
 from protocol.rationals import parse_amount
 from protocol.refusals import EXPLANATIONS, RefusalCode
-from protocol.schema import Schema
+from protocol.schema import MOST_SENTINELS, CategoricalAttribute, Schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -155,6 +158,9 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
     The vote counts sites, not records, since a liar would lie about its number of records. A tie is broken if the
     learner's source fits exactly one of the tied schemas.
 
+    Its sentinels are for the learner's own records, whose coding no card knows: of all that the sharing cards declare,
+    those that can be no value, and of the others those that every one of these cards declares.
+
     Args:
         cards: at least one.
         fits: whether the learner's source can be encoded for a schema; called only in a tie.
@@ -174,21 +180,53 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
     largest = [party for party in parties if len(party) == most]
     if len(largest) > 1:
         first, second = (cards[party[0]].schema for party in largest[:2])
-        differing = _listed(first.differences(second))
+        differing, advice = _differences(first, second)
         largest = [party for party in largest if fits(cards[party[0]].schema)]
         if len(largest) != 1:
             names = [party[0] for party in parties if len(party) == most]
             raise ConfigurationError(
                 f"the cards of {names[0]} and {names[1]} describe {differing} differently; "
-                "ask curators with one schema at a time"
+                f"ask curators with one schema at a time{advice}"
             )
     chosen = cards[largest[0][0]].schema
     examples = ", ".join(largest[0][:5])
-    return chosen, {
-        name: f"its card describes {_listed(chosen.differences(card.schema))} differently from {examples}"
-        for name, card in cards.items()
-        if name not in largest[0]
-    }
+    reasons = {}
+    for name, card in cards.items():
+        if name not in largest[0]:
+            differing, advice = _differences(card.schema, chosen)
+            reasons[name] = f"its card describes {differing} differently from {examples}{advice}"
+    return _with_sentinels(chosen, [cards[name].schema for name in largest[0]]), reasons
+
+
+def _with_sentinels(schema: Schema, shared: Sequence[Schema]) -> Schema:
+    """The schema with the sentinels of all that share it, as `common_schema` says."""
+    attributes = []
+    for attribute in schema.attributes:
+        lists = [other.missing or () for partner in shared if (other := partner.find(attribute.name)) is not None]
+        declared = Counter(item for sentinels in lists for item in sentinels)
+        kept = [
+            item
+            for item, count in declared.most_common()
+            if count == len(lists) or isinstance(attribute, CategoricalAttribute) or not attribute.allows(item)
+        ]
+        missing = tuple(kept[:MOST_SENTINELS]) or UNSET
+        attributes.append(attribute if missing == attribute.missing else replace(attribute, missing=missing))
+    return replace(schema, attributes=tuple(attributes))
+
+
+def _differences(first: Schema, second: Schema) -> tuple[str, str]:
+    """The names that two schemas describe differently, with units where these differ; and then what to do."""
+    names = first.differences(second)
+    measures = {name: (first.measure(name), second.measure(name)) for name in names}
+    listed = []
+    for name in names[:5]:
+        mine, theirs = (repr(printable(measure, 50)) if measure else "no units" for measure in measures[name])
+        listed.append(repr(printable(name, 50)) + (f" (in {mine}, not {theirs})" if mine != theirs else ""))
+    if all(mine == theirs for mine, theirs in measures.values()):
+        return ", ".join(listed), ""
+    return ", ".join(listed), (
+        "; values in different units are never pooled: the stewards agree on one, letter by letter, and convert"
+    )
 
 
 def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, str]:
@@ -243,7 +281,3 @@ def worth_keeping(groups: Sequence[tuple[list[str], float]]) -> list[str]:
     eligible = [(group, worth) for group, worth in groups if 2 * len(group) >= len(groups[0][0])]
     best = max(worth for _, worth in eligible)
     return next(group for group, worth in eligible if MOST_LOSS * worth >= best)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(repr(printable(name, 50)) for name in list(names)[:5])

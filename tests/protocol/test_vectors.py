@@ -110,6 +110,16 @@ def test_queries_about_other_labels_are_read_and_written_again_byte_for_byte(rel
     assert QUERY_KINDS.cost(planned, 1) == tenths.get(release, 1)
 
 
+def test_schemas_with_units_sentinels_and_dates_are_read_and_written_again_byte_for_byte():
+    schemas = {name: bytes.fromhex(data) for name, data in GOOD["declared_schemas"].items()}
+    read = {name: decode(data, Schema) for name, data in schemas.items()}
+    assert {name: encode(schema) for name, schema in read.items()} == schemas
+    assert (read["units"].measure("bp"), read["units"].measure("days")) == ("mm Hg", "days")
+    assert read["missing"].find("weight").missing == (0.0, 999.0, -1.5, "not done")
+    assert read["missing"].find("sex").missing == ("unknown", "999")
+    assert read["days_since"].measure("born") == "days since 2015-01-01"
+
+
 def test_a_release_is_read_and_written_again_byte_for_byte():
     data = bytes.fromhex(GOOD["release"])
     release = decode(data, CountsRelease)

@@ -3,6 +3,7 @@
 They pin the wire format. A change of any of them is a change of the protocol: raise the version and the labels.
 """
 
+import datetime as dt
 import json
 import sys
 from pathlib import Path
@@ -134,6 +135,25 @@ OTHER_LABELS = {
     "classes": Schema(SCHEMA.attributes, "stage", ("i", "ii", "iii")),
     "number": Schema(SCHEMA.attributes, "days", label_bounds=(0.0, 365.0)),
 }
+DECLARED = {
+    "units": Schema(
+        (NumericAttribute("bp", 0.0, 300.0, units="mm Hg"),), "days", label_bounds=(0.0, 365.0), label_units="days"
+    ),
+    "missing": Schema(
+        (
+            NumericAttribute("weight", 0.0, 300.0, missing=(0.0, 999.0, -1.5, "not done")),
+            CategoricalAttribute("sex", ("f", "m"), missing=("unknown", "999")),
+        ),
+        "sick",
+        ("no", "yes"),
+    ),
+    "days_since": Schema(
+        (NumericAttribute("born", -36_525.0, 0.5, days_since=dt.date(2015, 1, 1), missing=("1900-01-01", "unknown")),),
+        "sick",
+        ("no", "yes"),
+    ),
+}
+"""Schemas with units, sentinels and dates."""
 OTHER_QUERIES = {
     "class_counts": (
         "classes",
@@ -279,6 +299,7 @@ def good():
         "epsilon_spent": "1/15",
         "bodies": {name: encode(body).hex() for name, body in BODIES.items()},
         "other_schemas": {name: encode(schema).hex() for name, schema in OTHER_LABELS.items()},
+        "declared_schemas": {name: encode(schema).hex() for name, schema in DECLARED.items()},
         "other_queries": {
             release: {"schema": label, "planned": encode(planned).hex(), "body": encode(body).hex()}
             for release, (label, planned, body) in OTHER_QUERIES.items()
