@@ -38,6 +38,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 _SIGNS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 _FORMS = {
     r"'^[0-9a-f]{64}\\Z'": "a public key, 64 hexadecimal digits in small letters",
+    r"'^[0-9]{4}-[0-9]{2}-[0-9]{2}\\Z'": "a date, such as 2015-01-31",
     r"'^[^\\s/]+:[0-9]{1,5}\\Z'": '"host:port"',
 }
 """What each regular expression stands for; the keys are as msgspec shows them."""

@@ -4,7 +4,6 @@
 not load a library of data frames.
 """
 
-import datetime as dt
 import difflib
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.records import LABEL_STEPS, MISSING_CODE, Records
-from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema, day_number
 
 MOST_COLUMNS_NAMED = 20
 """Most existing columns that an error names."""
@@ -201,7 +200,7 @@ def numbers_of(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.flo
     one without as it is written; its fraction of the day is added.
     """
     if attribute.days_since:
-        return _days(column, attribute, attribute.days_since)
+        return _days(column, attribute, day_number(attribute.days_since) or 0)
     return _numbers(column, attribute.missing or ())
 
 
@@ -244,50 +243,49 @@ _DATE = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})"
 _TIME = r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:[.,]([0-9]{1,9}))?)?"
 _OFFSET = r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?)?$"
 _DATE_LENGTH = len("2015-01-31")
-_EPOCH = dt.date(1970, 1, 1)
 _TICKS = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Ticks of a day, by the unit of a column of times."""
 
 
-def _days(column: pl.Series, attribute: NumericAttribute, start: dt.date) -> NDArray[np.float64]:
-    """Days since a day, not clipped to bounds; NaN if missing."""
+def _days(column: pl.Series, attribute: NumericAttribute, start: int) -> NDArray[np.float64]:
+    """Days since the day of that number, not clipped to bounds; NaN if missing."""
     sentinels = [item for item in attribute.missing or () if isinstance(item, str)]
     if isinstance(column.dtype, pl.Datetime):
         ticks = _TICKS[column.dtype.time_unit]
         times = column.to_physical()  # in UTC where the column has a zone
-        days = _since(start, times // ticks, (times % ticks) / ticks)
+        days = _since(start, times // ticks, times % ticks, ticks)
     elif column.dtype == pl.Date:
         days = _since(start, column.to_physical())
     elif column.dtype in (pl.String, pl.Null):
         texts = _without(column_texts(column), sentinels)
         days = _days_of_texts(texts, start)
-        wrong = days.is_null() & texts.is_not_null()
+        wrong = np.isnan(days) & texts.is_not_null().to_numpy()
         if wrong.any():
-            row = int(wrong.arg_true()[0]) + 1
             raise ConfigurationError(
-                f"column {column.name!r} is declared with days_since but holds no date in row {row}, header not "
-                f"counted; write it as 2015-01-31 or 2015-01-31T14:30, leave it empty, or {_DECLARE}"
+                f"column {column.name!r} is declared with days_since but holds no date in row {wrong.argmax() + 1}, "
+                "header not counted; write it as 2015-01-31 or 2015-01-31T14:30, leave it empty, or "
+                f"{_DECLARE}"
             )
     else:
         raise ConfigurationError(
             f"column {column.name!r} is declared with days_since but has type {column.dtype.base_type()}; dates, times "
             "with a date, or texts such as 2015-01-31 are wanted"
         )
-    array: NDArray[np.float64] = days.fill_null(np.nan).to_numpy()
     # A sentinel without a time of day is that whole day.
     for value, text in zip(_days_of_texts(pl.Series(sentinels, dtype=pl.String), start), sentinels, strict=True):
-        if value is not None:
-            array = np.where((np.floor(array) if len(text) == _DATE_LENGTH else array) == value, np.nan, array)
-    return array
+        days = np.where((np.floor(days) if len(text) == _DATE_LENGTH else days) == value, np.nan, days)
+    return days
 
 
-def _since(start: dt.date, whole: pl.Series, share: pl.Series | float = 0.0) -> pl.Series:
-    """Days since `start` of whole days since 1970-01-01 and a share of a day: rounded once, as a sum."""
-    return (whole.cast(pl.Int64) - (start - _EPOCH).days).cast(pl.Float64) + share
+def _since(start: int, whole: pl.Series, rest: pl.Series | None = None, ticks: int = 1) -> NDArray[np.float64]:
+    """Days since `start`, NaN for null, of whole days since 1970-01-01 and a rest in ticks of a day."""
+    days: NDArray[np.float64] = (whole.cast(pl.Int64) - start).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    # numpy divides; polars multiplies by the inverse, which is rounded.
+    return days if rest is None else days + rest.cast(pl.Float64).fill_null(np.nan).to_numpy() / ticks
 
 
-def _days_of_texts(texts: pl.Series, start: dt.date) -> pl.Series:
-    """Days since `start` of ISO 8601 dates and times, Float64; null where a text is neither."""
+def _days_of_texts(texts: pl.Series, start: int) -> NDArray[np.float64]:
+    """Days since `start` of ISO 8601 dates and times; NaN where a text is neither."""
     names = ("date", "hour", "minute", "second", "fraction", "sign", "hours", "minutes")
     parts = texts.str.extract_groups(_DATE + _TIME + _OFFSET).struct.rename_fields(names).struct.unnest()
 
@@ -300,7 +298,7 @@ def _days_of_texts(texts: pl.Series, start: dt.date) -> pl.Series:
     ticks = (minutes * 60 + whole("second")) * 1_000_000_000 + nanoseconds
     dates = parts["date"].set(parts["date"].str.starts_with("0000"), None)  # no calendar has a year 0
     days = dates.str.to_date("%Y-%m-%d", strict=False).to_physical()
-    return _since(start, days + ticks // _TICKS["ns"], (ticks % _TICKS["ns"]) / _TICKS["ns"])
+    return _since(start, days + ticks // _TICKS["ns"], ticks % _TICKS["ns"], _TICKS["ns"])
 
 
 def _without(texts: pl.Series, sentinels: Sequence[float | str]) -> pl.Series:

@@ -1,7 +1,7 @@
 """The schema of records: attributes, levels, bounds and label. The curator's steward writes it, and it is public."""
 
-import datetime as dt
 import math
+import re
 from functools import cached_property
 from typing import Annotated
 
@@ -21,8 +21,30 @@ MISSING_TEXTS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null")
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Description = Annotated[str, msgspec.Meta(max_length=2000)]
 Units = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
 MOST_SENTINELS = 100
 """Most values of an attribute that may be declared missing."""
+
+
+def day_number(text: str) -> int | None:
+    """Days from 1970-01-01 to a day that is written as 2015-01-31, before it negative; None if the text is no day."""
+    match = _DAY.match(text)
+    if match is None:
+        return None
+    year, month, day = map(int, match.groups())
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    if not (year and 1 <= month <= 12 and 1 <= day <= lengths[month - 1]):
+        return None
+    before = year - 1
+    return before * 365 + before // 4 - before // 100 + before // 400 + sum(lengths[: month - 1]) + day - 1 - EPOCH
+
+
+EPOCH = 719_162
+"""Days from 0001-01-01 to 1970-01-01, by today's calendar, which ISO 8601 extends to the past."""
+FIRST_DAY, LAST_DAY = -EPOCH, 2_932_896
+"""Numbers of 0001-01-01 and 9999-12-31, of `day_number`."""
 
 
 class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="kind", forbid_unknown_fields=True):
@@ -34,7 +56,7 @@ class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="ki
     description: Description = ""
     units: Units | msgspec.UnsetType = msgspec.UNSET  # unit of measurement
     # The column holds dates, and the value is the number of days since this one, with a fraction for the time of day.
-    days_since: dt.date | msgspec.UnsetType = msgspec.UNSET
+    days_since: Day | msgspec.UnsetType = msgspec.UNSET
     # Sentinels, which mean missing, within the bounds or not: numbers, or texts that are no number; of dates, texts.
     missing: Annotated[tuple[float | Name, ...], msgspec.Meta(min_length=1, max_length=MOST_SENTINELS)] | (
         msgspec.UnsetType
@@ -50,8 +72,10 @@ class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="ki
         if self.days_since:
             if self.units:
                 raise ValueError(f"{where} counts days, since it has days_since; take units out")
-            first, last = ((day - self.days_since).days for day in (dt.date.min, dt.date.max))
-            if self.lower < first or self.upper > last:
+            start = day_number(self.days_since)
+            if start is None:
+                raise ValueError(f"{where}: days_since must be a day of the calendar, such as 2015-01-31")
+            if self.lower < FIRST_DAY - start or self.upper > LAST_DAY - start:
                 raise ValueError(f"{where}: lower and upper are days since {self.days_since}, in the years 1 to 9999")
         _check_units(self.units, f"{where}: units")
         if self.missing:
@@ -66,12 +90,10 @@ class NumericAttribute(msgspec.Struct, frozen=True, tag="numeric", tag_field="ki
 
     def allows(self, sentinel: float | str) -> bool:
         """Whether a sentinel lies within the bounds, so that elsewhere it may be a value."""
-        if self.days_since and isinstance(sentinel, str):
-            try:
-                sentinel = float((dt.date.fromisoformat(sentinel[:10]) - self.days_since).days)
-            except ValueError:
-                return False
-        return isinstance(sentinel, float) and self.lower <= sentinel <= self.upper
+        if isinstance(sentinel, str):
+            start, day = day_number(self.days_since or ""), day_number(sentinel[:10])
+            return start is not None and day is not None and self.lower <= day - start <= self.upper
+        return self.lower <= sentinel <= self.upper
 
 
 class CategoricalAttribute(

@@ -62,7 +62,7 @@ def read_schema_file(text: str, *, where: str = "schema file") -> SchemaFile:
 
 
 def _in_days(file: dict[str, Any]) -> dict[str, Any]:
-    """The file with the dates of an attribute's bounds as days since `days_since`, and of its sentinels as texts."""
+    """The file with dates as a card has them: an attribute's bounds as days since its `days_since`, others as texts."""
     attributes = file.get("attributes")
     if not isinstance(attributes, list):
         return file
@@ -72,7 +72,7 @@ def _in_days(file: dict[str, Any]) -> dict[str, Any]:
 def _attribute_in_days(attribute: Any) -> Any:
     if not isinstance(attribute, dict) or type(start := attribute.get("days_since")) is not dt.date:
         return attribute
-    changed: dict[str, Any] = {}
+    changed: dict[str, Any] = {"days_since": start.isoformat()}
     for bound in ("lower", "upper"):
         if type(date := attribute.get(bound)) is dt.date:
             changed[bound] = (date - start).days

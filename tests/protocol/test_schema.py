@@ -15,10 +15,18 @@ from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_and_count_moved, encode_frame, encode_label_column
 from protocol.records import MISSING_CODE
-from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import (
+    FIRST_DAY,
+    LAST_DAY,
+    MISSING_TEXTS,
+    CategoricalAttribute,
+    NumericAttribute,
+    Schema,
+    day_number,
+)
 
 CANARY = "canary-7f3a"
-DAY = dt.date(2015, 1, 1)
+DAY = "2015-01-01"
 
 
 def schema_of(*attributes, **label):
@@ -75,7 +83,7 @@ def days_of(text, attribute):
     moment = moment_of(text)
     if any(is_it(sentinel, moment) for sentinel in sentinels):
         return math.nan
-    midnight = dt.datetime.combine(attribute.days_since, dt.time())
+    midnight = dt.datetime.fromisoformat(attribute.days_since)
     return min(max((moment - midnight) / dt.timedelta(days=1), attribute.lower), attribute.upper)
 
 
@@ -175,7 +183,32 @@ def test_days_are_counted_before_and_after_the_day():
         numbers(column, days_since=DAY, lower=-9, upper=999), [-1.0, 0.0, 424.0, math.nan], equal_nan=True
     )
     noon = pl.Series(["2015-01-01T12:00", "2015-01-01 00:00+01:00", "2015-01-02T00:00:00.000000001Z"])
-    assert numbers(noon, days_since=DAY).tolist() == [0.5, 23 / 24 - 1, 1 + 1e-9 / 86_400]
+    assert numbers(noon, days_since=DAY).tolist() == [0.5, -1 + 23 / 24, 1 + 1e-9 / 86_400]
+
+
+@given(st.dates())
+def test_days_are_numbered_as_by_pythons_calendar(day):
+    assert day_number(day.isoformat()) == (day - dt.date(1970, 1, 1)).days
+
+
+@given(st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", fullmatch=True) | st.text())
+def test_what_pythons_calendar_does_not_have_is_no_day(text):
+    try:
+        expected = dt.date.fromisoformat(text) if len(text) == 10 and text.isascii() else None
+    except ValueError:
+        expected = None
+    assert day_number(text) == (expected and (expected - dt.date(1970, 1, 1)).days)
+
+
+def test_the_calendar_begins_and_ends_as_pythons():
+    assert (day_number("0001-01-01"), day_number("9999-12-31")) == (FIRST_DAY, LAST_DAY)
+    assert [day_number(f"{year}-02-29") is None for year in (1900, 2000, 2015, 2016, 2100)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_date_that_is_missing_is_so_all_day_and_a_time_only_then():
@@ -208,7 +241,7 @@ def test_what_is_no_date_names_column_and_first_row_and_no_value(text):
 def test_a_column_of_numbers_is_no_dates(column):
     told = complaint(numbers, pl.Series(column), days_since=DAY)
     assert told.startswith("column 'x' is declared with days_since but has type")
-    assert "days_since" in complaint(numbers, pl.Series([DAY]))
+    assert "days_since" in complaint(numbers, pl.Series([dt.date(2015, 1, 1)]))
 
 
 def test_text_among_numbers_can_be_declared_missing_and_text_among_labels_cannot():
@@ -232,6 +265,7 @@ WRONG = {
     "units with spaces": (NumericAttribute, {"units": " kg"}, "units must be printable"),
     "units of two lines": (NumericAttribute, {"units": "kg\nm"}, "units must be printable"),
     "units of dates": (NumericAttribute, {"units": "days", "days_since": DAY}, "take units out"),
+    "no day": (NumericAttribute, {"days_since": "2015-02-30"}, "a day of the calendar"),
     "bounds before the calendar": (NumericAttribute, {"lower": -1e6, "days_since": DAY}, "in the years 1 to 9999"),
     "a sentinel twice": (NumericAttribute, {"missing": (999, 999.0)}, "names 999.0 twice"),
     "a quoted number": (NumericAttribute, {"missing": ("999",)}, "write 999 without quotes"),
@@ -302,8 +336,8 @@ def test_a_schema_file_has_bounds_as_dates_or_as_days_and_they_are_the_same_on_t
         ('units = "kg"', "units = 5", "units must be text"),
         ('missing = ["unknown"]', "missing = [9]", "missing: item 1 must be text"),
         ('missing = ["unknown"]', "missing = []", "missing must have at least 1 entry"),
-        ("days_since = 2019-01-01", 'days_since = "1. 1. 2019"', "days_since"),
-        ("days_since = 2019-01-01", "days_since = 2019-01-01T00:00:00", "days_since must be a date"),
+        ("days_since = 2019-01-01", 'days_since = "1. 1. 2019"', "days_since must be a date, such as 2015-01-31"),
+        ("days_since = 2019-01-01", "days_since = 2019-01-01T00:00:00", "days_since must be text, not a time"),
         ("days_since = 2019-01-01\n", "", "lower must be a number, not a date"),
         ("missing = [999,", "missing = [2020-01-01,", "missing: item 1 must be a number or text, not a date"),
     ],
@@ -323,7 +357,7 @@ NUMERIC = st.builds(
     st.none() | SENTINELS,
 )
 DATED = st.builds(
-    lambda day, missing: NumericAttribute("d", -1, 1, days_since=day, missing=missing or msgspec.UNSET),
+    lambda day, missing: NumericAttribute("d", -1, 1, days_since=day.isoformat(), missing=missing or msgspec.UNSET),
     st.dates(),
     st.none() | st.just(("1900-01-01", "unknown")),
 )

@@ -3,7 +3,6 @@
 They pin the wire format. A change of any of them is a change of the protocol: raise the version and the labels.
 """
 
-import datetime as dt
 import json
 import sys
 from pathlib import Path
@@ -148,7 +147,7 @@ DECLARED = {
         ("no", "yes"),
     ),
     "days_since": Schema(
-        (NumericAttribute("born", -36_525.0, 0.5, days_since=dt.date(2015, 1, 1), missing=("1900-01-01", "unknown")),),
+        (NumericAttribute("born", -36_525.0, 0.5, days_since="2015-01-01", missing=("1900-01-01", "unknown")),),
         "sick",
         ("no", "yes"),
     ),
