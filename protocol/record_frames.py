@@ -263,8 +263,7 @@ def _days(column: pl.Series, attribute: NumericAttribute, start: int) -> NDArray
         if wrong.any():
             raise ConfigurationError(
                 f"column {column.name!r} is declared with days_since but holds no date in row {wrong.argmax() + 1}, "
-                "header not counted; write it as 2015-01-31 or 2015-01-31T14:30, leave it empty, or "
-                f"{_DECLARE}"
+                "header not counted; write it as 2015-01-31 or 2015-01-31T14:30, leave it empty, or " + _DECLARE
             )
     else:
         raise ConfigurationError(
@@ -277,9 +276,9 @@ def _days(column: pl.Series, attribute: NumericAttribute, start: int) -> NDArray
     return days
 
 
-def _since(start: int, whole: pl.Series, rest: pl.Series | None = None, ticks: int = 1) -> NDArray[np.float64]:
+def _since(start: int, epoch_days: pl.Series, rest: pl.Series | None = None, ticks: int = 1) -> NDArray[np.float64]:
     """Days since `start`, NaN for null, of whole days since 1970-01-01 and a rest in ticks of a day."""
-    days: NDArray[np.float64] = (whole.cast(pl.Int64) - start).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    days: NDArray[np.float64] = (epoch_days.cast(pl.Int64) - start).cast(pl.Float64).fill_null(np.nan).to_numpy()
     # numpy divides; polars multiplies by the inverse, which is rounded.
     return days if rest is None else days + rest.cast(pl.Float64).fill_null(np.nan).to_numpy() / ticks
 
@@ -289,13 +288,13 @@ def _days_of_texts(texts: pl.Series, start: int) -> NDArray[np.float64]:
     names = ("date", "hour", "minute", "second", "fraction", "sign", "hours", "minutes")
     parts = texts.str.extract_groups(_DATE + _TIME + _OFFSET).struct.rename_fields(names).struct.unnest()
 
-    def whole(name: str) -> pl.Series:
+    def integers(name: str) -> pl.Series:
         return parts[name].cast(pl.Int64).fill_null(0)
 
     sign = (parts["sign"] == "-").fill_null(value=False).cast(pl.Int64) * -2 + 1
-    minutes = whole("hour") * 60 + whole("minute") - sign * (whole("hours") * 60 + whole("minutes"))
+    minutes = integers("hour") * 60 + integers("minute") - sign * (integers("hours") * 60 + integers("minutes"))
     nanoseconds = parts["fraction"].str.pad_end(9, "0").cast(pl.Int64).fill_null(0)
-    ticks = (minutes * 60 + whole("second")) * 1_000_000_000 + nanoseconds
+    ticks = (minutes * 60 + integers("second")) * 1_000_000_000 + nanoseconds
     dates = parts["date"].set(parts["date"].str.starts_with("0000"), None)  # no calendar has a year 0
     days = dates.str.to_date("%Y-%m-%d", strict=False).to_physical()
     return _since(start, days + ticks // _TICKS["ns"], ticks % _TICKS["ns"], _TICKS["ns"])

@@ -118,9 +118,9 @@ class CategoricalAttribute(
         if self.missing:
             where = f"attribute {self.name!r}: missing"
             _check_sentinels(self.missing, where)
-            both = [text for text in self.missing if text in self.levels]
-            if both:
-                raise ValueError(f"{where}: {both[0]!r} is also a level; it can be one of them")
+            levels = [text for text in self.missing if text in self.levels]
+            if levels:
+                raise ValueError(f"{where}: {levels[0]!r} is also a level; it can be one of them")
 
 
 Attribute = NumericAttribute | CategoricalAttribute
