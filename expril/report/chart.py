@@ -7,8 +7,12 @@ top.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+
+from expril.report.labels import LEAST_STRIP, LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
+from expril.report.numbers import axis_texts, plain_number
 
 COLOURS = 6
 """Number of colours in the style sheet; with the shapes, 12 indices look different."""
@@ -24,6 +28,11 @@ SHAPES = (
 _MOST_TICKS = 6
 _LEAST_GAP = 7.0
 """Least distance of two labels below an axis of whole numbers, in percent of the width."""
+_TWO = 2
+_PLAIN = (1e-4, 1e9)
+"""Least and greatest value that a logarithmic axis writes in full."""
+_LINE = 14
+"""Least distance of two labels above one another, in pixels."""
 _TOP, _BOTTOM = 24, 30
 """Pixels above and below the drawing area of a stage."""
 
@@ -40,6 +49,11 @@ class Tick:
     label: str
     at: str
     value: float = math.nan
+
+    @property
+    def share(self) -> float:
+        """The place in percent of the width."""
+        return float(self.at.removesuffix("%"))
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,17 @@ class Axis:
     left: float = 2.5
     right: float = 97.5
     log: bool = False
+
+    @property
+    def labels(self) -> list[Words]:
+        """The ticks' labels for the heading of a column of strips, those that fit."""
+        return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], LEAST_STRIP)
+
+    def stacked(self, labels: Sequence[tuple[float, str]]) -> list[Words]:
+        """Words at values, below one another where they do not fit beside each other."""
+        places = [(self.place(value), text) for value, text in labels]
+        words = [Words(text, x, 14, "start" if x < 50 else "end") for x, text in places]
+        return stacked(words, LEAST_WIDTH, 16, 13)
 
     def share(self, value: float) -> float:
         """Return how far a value lies from `low` (0) to `high` (1); values outside are drawn at the end."""
@@ -94,19 +119,29 @@ class Axis:
         return Dot(self.at(value), (self.at(low), self.at(high)) if high > low else None, text)
 
 
-def make_axis(low: float, high: float, steps: Iterable[float], *, left: float = 2.5, right: float = 97.5) -> Axis:
-    """Return an axis over whole steps that covers both values, with the first step that needs few ticks."""
+def make_axis(low: float, high: float, steps: Iterable[float] = (), *, left: float = 2.5, right: float = 97.5) -> Axis:
+    """Return an axis over whole steps that covers both values, with the first step that needs few ticks.
+
+    After the given steps, or without any, steps of 1, 2 and 5 times the powers of ten are tried.
+    """
     step = 1.0
-    for candidate in steps:
+    for candidate in chain(steps, _round_steps(high - low)):
         step = candidate
         if math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9) < _MOST_TICKS:
             break
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
     bare = Axis(first * step, last * step, (), left, right)
-    ticks = tuple(Tick(f"{n * step:.{digits}f}", bare.at(n * step), n * step) for n in range(first, last + 1))
+    values = [n * step for n in range(first, last + 1)]
+    ticks = tuple(Tick(text, bare.at(value), value) for text, value in zip(axis_texts(values), values, strict=True))
     return Axis(bare.low, bare.high, ticks, left, right)
+
+
+def _round_steps(span: float) -> Iterator[float]:
+    """1, 2 and 5 times the powers of ten, from a tenth of a span; 0.2, 0.5 and 1 for a span of 0."""
+    power = math.floor(math.log10(span)) - 1 if span > 0 else -1
+    for exponent in range(power, power + 4):
+        yield from (float(f"{digit}e{exponent}") for digit in (1, 2, 5))
 
 
 def count_axis(numbers: Iterable[int], *, left: float, right: float) -> Axis:
@@ -132,11 +167,16 @@ def log_axis(values: Iterable[float], labels: Iterable[str] = (), *, left: float
     ticks: list[Tick] = []
     room = math.inf
     for value in reversed(distinct):
-        label = names.get(value, f"{value:,.10g}")
+        label = names.get(value, _of_ratio(value))
         if room - bare.place(value) > _LEAST_GAP + len(label) / 2:
             room = bare.place(value)
             ticks.insert(0, Tick(label, bare.at(value), value))
     return replace(bare, ticks=tuple(ticks))
+
+
+def _of_ratio(value: float) -> str:
+    """Text of a tick of a logarithmic axis."""
+    return f"{value:,.10g}" if _PLAIN[0] <= value <= _PLAIN[1] else plain_number(value)
 
 
 def decade_axis(low: float, high: float, unit: str = "") -> Axis:
@@ -146,7 +186,9 @@ def decade_axis(low: float, high: float, unit: str = "") -> Axis:
     every = math.ceil((last - first) / _MOST_TICKS)
     bare = Axis(10.0**first, 10.0**last, log=True)
     values = [10.0**n for n in range(first, last + 1, every)]
-    return replace(bare, ticks=tuple(Tick(f"{value:,.10g} {unit}".rstrip(), bare.at(value), value) for value in values))
+    return replace(
+        bare, ticks=tuple(Tick(f"{_of_ratio(value)} {unit}".rstrip(), bare.at(value), value) for value in values)
+    )
 
 
 @dataclass(frozen=True)
@@ -242,6 +284,16 @@ class Stage:
         """Return the label and height of each horizontal line."""
         return tuple((tick.label.replace("-", "−"), self.y(tick.value)) for tick in self.axis.ticks)
 
+    @property
+    def heights(self) -> tuple[Words, ...]:
+        """Labels of the horizontal lines, above them at the left: all, or each second, third and so on that fit."""
+        labels = [Words(label, 0.0, y - 4, "start") for label, y in self.grid]
+        for every in range(1, len(labels)):
+            chosen = labels[::every]
+            if all(before.y - after.y >= _LINE for before, after in pairwise(chosen)):
+                return tuple(chosen)
+        return tuple(labels[:1])
+
     def y(self, value: float) -> float:
         """Return a value's pixels from the top; a value outside of the axis is drawn at its end."""
         top, height = self.box
@@ -285,6 +337,7 @@ class Figure:
     across: str = ""  # words below the horizontal axis
     zero: str = ""  # label of the level that is drawn stronger; "" for none
     second: tuple[str, tuple[Tick, ...]] = ("", ())  # name and labels of a second row below the ticks
+    flat: bool = False  # whether its lines have at most two points each, of equal value: a page leaves it out
 
     @property
     def height(self) -> int:
@@ -295,6 +348,29 @@ class Figure:
     def foot(self) -> int:
         """Height of the labels below the axis."""
         return sum(self.stage.box) + 20
+
+    def words(self, width: int = LEAST_WIDTH) -> list[Words]:
+        """Return all words of the figure, placed so that no two overlap where it is at least so many pixels wide.
+
+        What has no room is cut or left out: the tooltips and `text` have it.
+        """
+        heights = list(self.stage.heights)
+        placed = [*heights, *spaced([Words(tick.label, tick.share, self.foot) for tick in self.ticks], width)]
+        if self.second[1]:
+            name = cut(Words(self.second[0], 0.0, self.foot + 18, "start"), width / 2)
+            values = [Words(tick.label, tick.share, self.foot + 18) for tick in self.second[1]]
+            placed += [name, *spaced(values, width, [name.box(width)])]
+        if self.across:
+            placed.append(cut(Words(self.across, 54.0, self.height - 10), 0.9 * width))
+        if self.unit:
+            placed.append(cut(Words(self.unit, 0.0, self.stage.box[0] - 18, "start"), width))
+        # From the top: a label that gives way goes on below the one it would overlap.
+        for rule in sorted(self.rules, key=lambda rule: rule.y):
+            label = cut(Words(rule.text, 100.0, rule.y - 5, "end", style="level"), width)
+            boxes = [words.box(width) for words in placed]
+            if rule.named and (words := clear_of(label, boxes, width, 0.0, sum(self.stage.box) + 4.0)):
+                placed.append(words)
+        return placed
 
 
 @dataclass(frozen=True)
@@ -381,6 +457,8 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         if entry.marks is not None:
             marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in entry.marks]
         lines.append(replace(line, marks=tuple(marks)))
+    lengths = {len(entry.places) for entry in drawn_series}
+    level_lines = all(len({place.value for place in entry.places}) == 1 for entry in drawn_series)
     ends = [(axis.low, stage.axis.low), (axis.high, stage.axis.high)]
     return Figure(
         stage,
@@ -396,4 +474,5 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         across=across,
         zero=zero,
         second=second,
+        flat=level_lines and max(lengths, default=0) == _TWO,
     )

@@ -4,18 +4,21 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from expril.report.chart import Figure, Key, Strip
+from expril.report.labels import LEAST_OF_FOUR, LEAST_WIDTH
 from expril.report.provenance import Provenance
-from expril.report.table import Table, Written
+from expril.report.table import Squares, Table, Written
 
 Medium = Literal["page", "markdown", "terminal"]
 EVERYWHERE: frozenset[Medium] = frozenset({"page", "markdown", "terminal"})
 PAGE: frozenset[Medium] = frozenset({"page"})
 PAPER: frozenset[Medium] = frozenset({"page", "markdown"})
 TERMINAL: frozenset[Medium] = frozenset({"terminal"})
+_FOUR = 4
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,32 @@ class Charts:
     file: str = ""  # name of an SVG file with the same charts; "" for none
     name: str = ""  # heading above them all
 
+    def __bool__(self) -> bool:
+        """Whether a chart tells something."""
+        return bool(self.drawn_figures)
+
+    @property
+    def drawn_figures(self) -> list[Figure]:
+        """The charts without flat ones, of which a sentence tells as much."""
+        return [figure for figure in self.figures if not figure.flat]
+
+    @property
+    def drawn_keys(self) -> list[Key]:
+        """The legend's entries without those that no chart draws."""
+        lines = {(line.index, line.hollow) for figure in self.drawn_figures for line in figure.lines}
+        return [key for key in self.keys if (key.index, key.hollow) in lines]
+
+    @property
+    def drawn_rules(self) -> list[tuple[str, str]]:
+        """The legend's levels without those that no chart draws."""
+        styles = {rule.style for figure in self.drawn_figures for rule in figure.rules}
+        return [(style, words) for style, words in self.rules if not style or style in styles]
+
+    @property
+    def least_width(self) -> int:
+        """Pixels that a page gives a chart at least."""
+        return LEAST_OF_FOUR if self.columns == _FOUR else LEAST_WIDTH
+
 
 @dataclass(frozen=True)
 class Legend:
@@ -63,6 +92,15 @@ class Legend:
 
     keys: Sequence[Key] = ()
     marks: Sequence[tuple[str, str]] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it has an entry."""
+        return bool(self.keys or self.marks)
+
+    def limited(self, styles: AbstractSet[object]) -> "Legend":
+        """The legend without entries that are not drawn; `styles` as from `_drawn_styles`."""
+        keys = [key for key in self.keys if (key.index, key.hollow) in styles]
+        return Legend(keys, [mark for mark in self.marks if mark[0].partition(" ")[0] in styles])
 
 
 @dataclass(frozen=True)
@@ -179,8 +217,13 @@ class Section:
 
     @property
     def present(self) -> list[Block]:
-        """The blocks of the section that are not empty."""
-        return [block for block in self.blocks if block]
+        """The blocks of the section that are not empty; legends without entries that no table of it draws."""
+        blocks = [block for block in self.blocks if block]
+        if any(isinstance(block, Drawing) for block in leaves(blocks)):
+            return blocks
+        styles = {style for table in tables(blocks) for style in _drawn_styles(table)}
+        legends = (block.limited(styles) if isinstance(block, Legend) and styles else block for block in blocks)
+        return [block for block in legends if block]
 
 
 @dataclass(frozen=True)
@@ -218,6 +261,26 @@ def leaves(blocks: Iterable[Block]) -> Iterator[Block]:
             yield from leaves(block.beside)
         else:
             yield block
+
+
+def _drawn_styles(table: Table[Any]) -> Iterator[object]:
+    """What a table draws: (index, hollow) of each dot or key, and the style of each mark, span, bar and square."""
+    for column in table.columns:
+        for row in (row for group in table.groups for row in group.rows):
+            if not column.drawn:
+                key = column.text(row).key
+                yield from [(key.index, key.hollow)] if key else []
+                continue
+            drawing = column.drawing(row)
+            if isinstance(drawing, Squares):
+                yield from (f"square-{style}" for style, _ in drawing.squares)
+            elif drawing is not None:
+                styles = [part for _, _, style, _ in drawing.spans for part in style.split()]
+                yield from styles
+                yield from (style.partition(" ")[0] for _, style in drawing.marks)
+                yield from ((int(index), index % 1 > 0) for index, *_ in drawing.dots)
+                yield from ("bar" for _, _, error, _ in drawing.dots if error and error[0] < error[1])
+                yield from ((int(style[1:]), False) for style in styles if style[1:].isdigit())
 
 
 def tables(blocks: Iterable[Block]) -> Iterator[Table[Any]]:

@@ -12,7 +12,6 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -52,17 +51,13 @@ def page_template(package: str, name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment, "place": _place}
+    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment}
     environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
     return environment.get_template(f"{package}/{name}")
 
 
 def _kind(block: object) -> str:
     return type(block).__name__
-
-
-def _place(value: float, axis: Any) -> float:
-    return axis.place(value)  # type: ignore[no-any-return]
 
 
 MARGIN, TITLE = 16, 40
@@ -105,24 +100,24 @@ def as_svg(block: Charts | Drawing) -> str:
     if isinstance(block, Drawing):
         width, height = block.size or (0, 0)
         return _render(block.name, max(width, 480), height, drawing=block.svg)
-    single = len(block.figures) == 1
-    across, wide = min(block.columns, len(block.figures)), 2 * PANEL if single else PANEL
+    single = len(block.drawn_figures) == 1
+    across, wide = min(block.columns, len(block.drawn_figures)), 2 * PANEL if single else PANEL
     width = across * (wide + GAP) - GAP if across else wide
     entries = _legend(block, width)
     top = max((entry.y + LINE for entry in entries), default=0)
     head = 0 if single else HEAD
-    down = max((figure.height for figure in block.figures), default=0) + head + GAP
+    down = max((figure.height for figure in block.drawn_figures), default=0) + head + GAP
     panels = [
         Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
-        for n, figure in enumerate(block.figures)
+        for n, figure in enumerate(block.drawn_figures)
     ]
     height = top + (down * -(-len(panels) // across) - GAP if across else 0)
     return _render(block.name, width, height, entries=entries, panels=panels, head=head, size=block.size)
 
 
 def _legend(block: Charts, width: int) -> list[Entry]:
-    entries = [Entry(0, 0, key.name, key) for key in block.keys]
-    entries += [Entry(0, 0, words, style=style) for style, words in block.rules]
+    entries = [Entry(0, 0, key.name, key) for key in block.drawn_keys]
+    entries += [Entry(0, 0, words, style=style) for style, words in block.drawn_rules]
     if not entries:
         return []
     entry_width = ENTRY + LETTER * max(len(entry.name) for entry in entries)

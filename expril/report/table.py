@@ -24,6 +24,10 @@ MARKS: dict[Tone, str] = {
 """Marks that tell tones apart without colour."""
 
 
+_DASHES = "–-— \n"
+"""What a cell without a value is made of."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A cell of a table."""
@@ -68,6 +72,13 @@ class Column(Generic[Item]):
         """The cell of a row in a column of texts."""
         content = self.show(item)
         return content if isinstance(content, Cell) else Cell(str(content))
+
+    def tells(self, item: Item) -> bool:
+        """Whether a row's cell has more than a dash, or a drawing."""
+        if self.drawn:
+            return self.drawing(item) is not None
+        cell = self.text(item)
+        return bool(cell.text.strip(_DASHES) or cell.under.strip(_DASHES) or cell.key)
 
     def drawing(self, item: Item) -> Strip | Squares | None:
         """The drawing of a row in a `drawn` column."""
@@ -130,9 +141,20 @@ class Table(Generic[Item]):
         return any(group.rows for group in self.groups)
 
     @property
+    def filled(self) -> list[Column[Item]]:
+        """The columns without those whose cells are all empty or "–": pages and terminals leave them out."""
+        rows = [row for group in self.groups for row in group.rows]
+        return [column for column in self.columns if not rows or any(column.tells(row) for row in rows)]
+
+    @property
     def written(self) -> list[Column[Item]]:
-        """The columns of text, which all writers show."""
+        """The columns of text, which files have."""
         return [column for column in self.columns if not (column.drawn or column.page)]
+
+    @property
+    def shown(self) -> list[Column[Item]]:
+        """The columns of text that a terminal shows: `written`, without those that tell nothing."""
+        return [column for column in self.filled if not (column.drawn or column.page)]
 
     def without(self, heading: str) -> Self:
         """The table without one column."""

@@ -37,12 +37,13 @@ def rich_table(source_table: Table[Item], note: str = "") -> RichTable:
     caption = escape(note or source_table.note) or None
     rich = RichTable(title=escape(source_table.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
     rich.collapse_padding, rich.pad_edge = source_table.compact, not source_table.compact
-    for column in source_table.written:
+    columns = source_table.shown
+    for column in columns:
         how: JustifyMethod = "right" if column.number else "left"
         rich.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)
     for group in source_table.groups:
         for item in group.rows[: source_table.most]:
-            rich.add_row(*(_text(column.text(item)) for column in source_table.written))
+            rich.add_row(*(_text(column.text(item)) for column in columns))
         if len(group.rows) > source_table.most:
             rich.add_row(f"and {len(group.rows) - source_table.most} more")
         rich.add_section()

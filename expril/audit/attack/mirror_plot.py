@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from expril.audit.results import Spread
-from expril.report.chart import Axis, Tick, make_axis
+from expril.report.chart import Axis, make_axis
+from expril.report.labels import LEAST_OF_FOUR, Words, spaced
 from expril.report.page import page_template
 from protocol.errors import ConfigurationError
 
-_AXIS_STEPS = tuple(step * 10.0**power for power in range(-6, 7) for step in (1.0, 2.0, 5.0))
 _TAIL = 5e-4
 """Share of the draws that a picture may leave out on each side."""
 _THINNEST = 0.8
@@ -35,7 +35,7 @@ class Mirror:
     below: str
     above_event: str  # outline of the part in the event; "" if the picture has none
     below_event: str
-    ticks: tuple[Tick, ...]  # below the axis
+    labels: tuple[Words, ...]  # below the axis
     axis: str  # the quantity, in words
     text: str  # the picture, in words
 
@@ -51,12 +51,10 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
     edges = _edges(spread.values)
     first, last = _visible_range(spread)
     bare = Axis(edges[first], edges[last + 1])
-    steps = make_axis(bare.low, bare.high, _AXIS_STEPS)
-    ticks = tuple(
-        Tick(tick.label.replace("-", "−"), bare.at(tick.value))
-        for tick in steps.ticks
-        if bare.low <= tick.value <= bare.high
-    )
+    steps = make_axis(bare.low, bare.high)
+    labels = [
+        Words(tick.label, bare.place(tick.value), 0.0) for tick in steps.ticks if bare.low <= tick.value <= bare.high
+    ]
     visible = (spread.first[first : last + 1], spread.second[first : last + 1])
     peak, cut = _peak(*visible)
     event = [_is_in(spread, value, edges[n], edges[n + 1]) for n, value in enumerate(spread.values)]
@@ -80,7 +78,7 @@ def mirror(spread: Spread, shares: tuple[float, float] | None = None) -> Mirror:
         below=outline(spread.second, -1),
         above_event=outline(spread.first, 1, event),
         below_event=outline(spread.second, -1, event),
-        ticks=ticks,
+        labels=tuple(spaced(labels, LEAST_OF_FOUR)),
         axis=f"{spread.axis}{' (the tallest bars are cut)' if cut else ''}",
         text=text,
     )
