@@ -152,7 +152,7 @@ class Table(Generic[Item]):
         return [column for column in self.columns if not (column.drawn or column.page)]
 
     @property
-    def shown(self) -> list[Column[Item]]:
+    def visible(self) -> list[Column[Item]]:
         """The columns of text that a terminal shows: `written`, without those that tell nothing."""
         return [column for column in self.filled if not (column.drawn or column.page)]
 

@@ -37,7 +37,7 @@ def rich_table(source_table: Table[Item], note: str = "") -> RichTable:
     caption = escape(note or source_table.note) or None
     rich = RichTable(title=escape(source_table.caption) or None, caption=caption, box=box.SIMPLE_HEAD)
     rich.collapse_padding, rich.pad_edge = source_table.compact, not source_table.compact
-    columns = source_table.shown
+    columns = source_table.visible
     for column in columns:
         how: JustifyMethod = "right" if column.number else "left"
         rich.add_column(escape(column.heading), justify=how, no_wrap=not column.wraps)

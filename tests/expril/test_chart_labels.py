@@ -278,8 +278,8 @@ def test_a_column_without_a_value_is_left_out_by_pages_and_terminals():
     assert "empty" not in page
     assert "| name | empty | value |" in as_markdown(document)
     assert csv_table(table).startswith("name,empty,value\n")
-    assert [column.heading for column in table.shown] == ["name", "value"]
-    assert "empty" in [column.heading for column in Table.of("rows", COLUMNS, [*ROWS, ("c", None, "3", 1.0)]).shown]
+    assert [column.heading for column in table.visible] == ["name", "value"]
+    assert "empty" in [column.heading for column in Table.of("rows", COLUMNS, [*ROWS, ("c", None, "3", 1.0)]).visible]
 
 
 def curve(values, index=0):
