@@ -29,10 +29,7 @@ def new_file(path: Path, *, rule: str) -> Iterator[Path]:
     Raises:
         ConfigurationError: it exists, or its folder does not.
     """
-    if path.exists() or path.is_symlink():
-        raise ConfigurationError(f"{path} exists; {rule}")
-    if not path.parent.is_dir():
-        raise ConfigurationError(f"no folder {path.parent}; make it first, or choose another")
+    require_new(path, rule=rule)
     draft = _draft(path)
     try:
         yield draft
@@ -40,6 +37,14 @@ def new_file(path: Path, *, rule: str) -> Iterator[Path]:
     finally:
         for leftover in (draft, *(draft.with_name(draft.name + suffix) for suffix in _BESIDE)):
             leftover.unlink(missing_ok=True)
+
+
+def require_new(path: Path, *, rule: str) -> None:
+    """Raise ConfigurationError as `new_file`, before what is to be written is computed."""
+    if path.exists() or path.is_symlink():
+        raise ConfigurationError(f"{path} exists; {rule}")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"no folder {path.parent}; make it first, or choose another")
 
 
 @contextmanager

@@ -45,22 +45,28 @@ def encode_frame(frame: pl.DataFrame, schema: Schema) -> Records:
             holds something else. The error names the column and the first offending row (counted from 1), never a
             value.
     """
-    return encode_and_count_moved(frame, schema)[0]
+    return encode_and_mark_moved(frame, schema)[0]
 
 
 def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, int]]:
     """Encode a frame as `encode_frame`, and count each numeric attribute's clipped values. The counts are private."""
+    records, moved = encode_and_mark_moved(frame, schema)
+    return records, {name: int(np.count_nonzero(rows)) for name, rows in moved.items()}
+
+
+def encode_and_mark_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, NDArray[np.bool_]]]:
+    """Encode a frame as `encode_frame`, and mark the rows of each numeric attribute whose value is clipped, (n,)."""
     require_columns([a.name for a in schema.attributes], frame.columns)
     numeric: list[NDArray[np.float64]] = []
     codes: list[NDArray[np.int16]] = []
-    moved: dict[str, int] = {}
+    moved: dict[str, NDArray[np.bool_]] = {}
     for attribute in schema.attributes:
         column = frame[attribute.name]
         if isinstance(attribute, CategoricalAttribute):
             codes.append(_codes(column, attribute))
             continue
         values = numbers_of(column, attribute)
-        moved[attribute.name] = int(np.count_nonzero((values < attribute.lower) | (values > attribute.upper)))
+        moved[attribute.name] = (values < attribute.lower) | (values > attribute.upper)
         numeric.append(np.clip(values, attribute.lower, attribute.upper))
     n = frame.height
     records = Records(

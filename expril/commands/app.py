@@ -12,7 +12,7 @@ import typer
 
 from expril.commands import attacks  # noqa: F401 - its commands register themselves, as do those of learners
 from expril.commands.auditor import audit_app, audit_run, transcript_app
-from expril.commands.learner import learner_app, quote
+from expril.commands.learner import learner_app, predict, quote
 from expril.commands.researcher import report, scenarios, simulate
 from expril.commands.steward import learners  # noqa: F401
 from expril.commands.steward.ledger import keys, ledger_app
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (simulate, quote, scenarios, keys, report):
+for command in (simulate, quote, predict, scenarios, keys, report):
     app.command()(command)
 app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")

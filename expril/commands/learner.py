@@ -1,4 +1,4 @@
-"""The commands of a learner, who holds unlabelled records: `expril quote`, and `expril learner ...`."""
+"""The commands of a learner, who holds unlabelled records: `expril quote`, `expril learner ...`, `expril predict`."""
 
 import secrets
 import sys
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
 
 STUDY_FILE, KEY_FILE = "STUDY.toml", "learner.pem"
+PREDICTIONS, TABLES = Path("predictions.csv"), (".csv", ".parquet")
 GOES_ON = "what was asked and answered is kept; the same command goes on with it"
 DAY = 86_400
 FOREVER = 10.0 * 366 * DAY
@@ -127,6 +128,80 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             print_json(quoting.as_object(request, rows))
             return
         print_table(quoting.quote_table(request, rows))
+
+
+def predict(  # noqa: PLR0913, PLR0917 - one argument an option
+    model: Annotated[
+        Path, typer.Argument(help="A model's file, or the folder of a study's result or of a simulation's run.")
+    ],
+    records: Annotated[Path, typer.Argument(help="The records: .csv, .parquet, or .toml that names a database.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The table to make, .csv or .parquet; only you may read it.")
+    ] = PREDICTIONS,
+    id_: Annotated[list[str] | None, typer.Option("--id", help="A column to copy, such as an id; repeatable.")] = None,
+    site: Annotated[str, typer.Option(help="The site whose model predicts, if each has one.")] = "",
+    site_column: Annotated[str, typer.Option(help="Instead: the column that names each record's site.")] = "",
+    mixed: Annotated[bool, typer.Option("--mixed", help="Instead: mix the models of all sites.")] = False,
+    learner: Annotated[str, typer.Option(help="The learner whose model predicts, if the folder has several.")] = "",
+    repeat: Annotated[int, typer.Option(min=0, help="The repeat of a simulation's run.")] = 0,
+    as_fitted: Annotated[
+        bool, typer.Option("--as-fitted", help="Leave risks as they are where the model's validation mended them.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table if it exists.")] = False,
+    json_: Json = False,
+) -> None:
+    """Predict for records with the model of a study: the likeliest class and each class's probability, or a number.
+
+    Rows are in the order of the records. No label is needed. The table is about single people, so only you may read it.
+    """
+    with plain_errors(part="learner"):
+        from expril.files import require_new, write_new, write_private
+
+        suffix, rule = out.suffix.lower(), "predictions are replaced only with --overwrite"
+        if suffix not in TABLES:
+            raise ConfigurationError(f"{out} must end in {' or '.join(TABLES)}")
+        if out.exists() and any(out.samefile(path) for path in (model, records) if path.exists()):
+            raise ConfigurationError(f"{out} is what the predictions are made from; choose another name: --out")
+        if not (overwrite and out.is_file()):
+            require_new(out, rule=rule)
+        if not model.exists():
+            raise ConfigurationError(f"no model {model}; name a model's file, or the folder of a result or a run")
+        from curator_node.records.files import read_records
+
+        with bars(json_) as tick:
+            tick("reading the records", 0, 0)
+            table = read_records(records)
+        from threadpoolctl import threadpool_limits
+
+        from curator_node.records.dataset import complaints_about
+        from learner_node.models.files import load
+        from learner_node.models.predictions import PREDICTED, UNFORESEEN, Site, encode_table, predictions_of
+
+        loaded = load(model, learner or None, repeat)
+        mends = loaded.recalibration is not None and loaded.recalibration.on and not as_fitted
+        # One thread, so that the digits are the same, however many cores are free.
+        with bars(json_) as tick, threadpool_limits(1):
+            tick("predicting", 0, 0)
+            predictions = predictions_of(
+                loaded.recalibrated_ if mends else loaded, table, keep=id_ or (), site=Site(site, site_column, mixed)
+            )
+        content = encode_table(predictions.frame, suffix)
+        if overwrite:
+            write_private(out, content)
+        else:
+            write_new(out, content, rule=rule)
+        say("warning", *complaints_about(predictions.records, predictions.moved))
+        if predictions.frame[UNFORESEEN].null_count() < predictions.frame.height:
+            say("note", f"some values are outside of what the schema declares; the column {UNFORESEEN!r} says where")
+        if json_:
+            # What machines print ends in logs: nothing here is computed from the records.
+            about = {"label": loaded.schema.label, "classes": list(loaded.schema.classes), "recalibrated": mends}
+            print_json({"predictions": str(out), "columns": predictions.frame.columns, **about})
+            return
+        sys.stdout.write(
+            f"{out}  {PREDICTED} {loaded.schema.label!r}{', risks recalibrated' if mends else ''}\n"
+            "  about single people: only you may read it\n"
+        )
 
 
 @learner_app.command("init")

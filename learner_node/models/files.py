@@ -5,7 +5,7 @@ array (`model_codec`). The kind of each model is a key of `KINDS`; a class that 
 """
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,8 +32,8 @@ FORMAT = 1
 METADATA = "expril model"
 """Key of the JSON text in the file."""
 SUFFIX = ".safetensors"
-MODELS = "models"
-"""Folder of a run's models."""
+MODELS, RESULT = "models", "result"
+"""Folder of a run's models; folder of the result, in a learner's folder of a study."""
 KINDS = {
     "additive": "learner_node.strategies.additive:AdditiveModel",
     "cells by probit": "learner_node.strategies.cells:CellsModel",
@@ -46,6 +46,8 @@ KINDS = {
     "network of a number": "learner_node.strategies.cells_number:NetworkNumberModel",
 }
 """Model kind -> class as "module:name". A kind never changes its meaning; a new class gets a new kind."""
+
+_BLOCK = 65_536
 
 Floats = NDArray[np.float64]
 
@@ -124,13 +126,7 @@ class StudyModel:
         """
         if self.schema.label_bounds is not None:
             raise ConfigurationError(f"the label {self.schema.label!r} is a number: it has no class probabilities")
-        names, records = self._names(curator), self._records(X)
-        rows = [class_probabilities(self.models[name], records) for name in names]
-        probabilities = rows[0] if len(rows) == 1 else mixed([self.masses[name] for name in names], rows)
-        if self.recalibration is None or not self.recalibrates:
-            return probabilities
-        positive = self.recalibration.probability(probabilities[:, 1])
-        return np.column_stack([1.0 - positive, positive])
+        return self.predict_records(self._records(X), curator)
 
     def predict(self, X: Any, curator: str | None = None) -> NDArray[Any]:
         """The likeliest class of each record, the first of equals, or the expected label where it is a number, (n,).
@@ -140,10 +136,30 @@ class StudyModel:
         if self.schema.label_bounds is None:
             likeliest: NDArray[Any] = self.classes_[self.predict_proba(X, curator).argmax(axis=1)]
             return likeliest
-        names, records = self._names(curator), self._records(X)
-        models = [self.models[name] for name in names]
-        rows = [model.predict_number(records) for model in models if isinstance(model, NumberModel)]
-        return rows[0] if len(rows) == 1 else mixed_numbers([self.masses[name] for name in names], rows)
+        return self.predict_records(self._records(X), curator)
+
+    def predict_records(self, records: Records, curator: str | None = None) -> Floats:
+        """What `predict_proba` gives for encoded records, (n, C); where the label is a number, the expected one, (n,).
+
+        Memory is bounded: models see at most 65,536 records at a time.
+
+        Raises ConfigurationError: that curator has no model.
+        """
+        names = self._names(curator)
+        starts = range(0, max(len(records), 1), _BLOCK)
+        return np.concatenate([self._predict_block(records.take(slice(at, at + _BLOCK)), names) for at in starts])
+
+    def _predict_block(self, records: Records, names: Sequence[str]) -> Floats:
+        models, masses = [self.models[name] for name in names], [self.masses[name] for name in names]
+        if self.schema.label_bounds is not None:
+            numbers = [model.predict_number(records) for model in models if isinstance(model, NumberModel)]
+            return numbers[0] if len(numbers) == 1 else mixed_numbers(masses, numbers)
+        rows = [class_probabilities(model, records) for model in models]
+        probabilities = rows[0] if len(rows) == 1 else mixed(masses, rows)
+        if self.recalibration is None or not self.recalibrates:
+            return probabilities
+        positive = self.recalibration.probability(probabilities[:, 1])
+        return np.column_stack([1.0 - positive, positive])
 
     def _records(self, X: Any) -> Records:
         return encode_frame(as_frame(X, self.schema), self.schema)
@@ -226,11 +242,12 @@ def load_model(path: str | Path) -> StudyModel:
 
 
 def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Path:
-    """The model file of a learner and repeat in a folder or its subfolder `models`, as the files' headers say.
+    """The model file of a learner and repeat in a folder, `models` or `result/models` in it, as the files' headers say.
 
     Raises ConfigurationError: there is none, or more than one; the text lists them.
     """
-    files = sorted(folder.glob(f"*{SUFFIX}")) or sorted((folder / MODELS).glob(f"*{SUFFIX}"))
+    places = (folder, folder / MODELS, folder / RESULT / MODELS)
+    files = next((files for place in places if (files := sorted(place.glob(f"*{SUFFIX}")))), [])
     abouts = [(path, _read(path)[0].about) for path in files]
     here = [(path, about) for path, about in abouts if about.get("repeat", "0") == str(repeat)]
     matches = [path for path, about in here if learner is None or about.get("learner") == learner]

@@ -82,6 +82,7 @@ def calls(folder):
         ("scenarios",),
         ("scenarios", "heart"),
         ("quote", "--problems", "3", "--epsilons", "1"),
+        ("predict", folder / "none.safetensors", folder / "none.csv"),
         ("simulate",),
         ("report", folder),
         ("audit", "all"),

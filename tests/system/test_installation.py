@@ -194,6 +194,7 @@ def test_what_needs_no_data_loads_nothing_slow(tmp_path):
         ["--help"],
         ["--version"],
         ["simulate", "--help"],
+        ["predict", "--help"],
         ["scenarios"],
         ["scenarios", "wdbc"],
         ["keys", key],
@@ -231,6 +232,7 @@ def wrong(tmp_path):
         "no-records.toml": scenario.replace("records.csv", "nowhere.csv"),
         "ragged.toml": scenario.replace("records.csv", "ragged.csv"),
         "ragged.csv": f"{records}1,2\n",
+        "model.safetensors": "none",
         "site/policy.toml": 'name = "x"\ncapp = 1\n',
         "site/daemon.toml": 'superlink = "127.0.0.1:9092"\ninsecure = true\n',
         "study.toml": STUDY.replace("OPTION", "cels = 3"),
@@ -274,6 +276,7 @@ def test_wrong_records_are_told_before_what_carries_or_computes_is_loaded(wrong)
         ["simulate", wrong / "ragged.toml"],
         ["quote", wrong / "ragged.toml"],
         ["quote", wrong / "ragged.csv", "--schema", wrong / "schema.toml"],
+        ["predict", wrong / "model.safetensors", wrong / "ragged.csv", "--out", wrong / "predictions.csv"],
     )
     assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
     assert "polars" in loaded
