@@ -53,9 +53,9 @@ def predictions_of(
 ) -> Predictions:
     """Predict for each row of a table.
 
-    The columns are those of `keep`, or the row's number; `predicted`; P(class) for each class, where the label is a
-    class; and `unforeseen`, which names the attributes in which this record has a level that is not declared, and so
-    counts as "other", or a number that was moved to a bound. It is null where there are none.
+    The columns are those of `keep`, or the row's number; `predicted`, with the units that the schema states; P(class)
+    for each class, where the label is a class; and `unforeseen`. That names the attributes in which this record has a
+    level that is not declared, and so counts as "other", or a number that was moved to a bound; it is null for none.
 
     Args:
         model: of a study; recalibrated risks are those of `model.recalibrated_`.
@@ -67,18 +67,19 @@ def predictions_of(
         ConfigurationError: a column is absent or has a name that is needed, a number is text, or it is not clear which
             curator's model predicts. The text names column and row, counted from 1, and no value.
     """
-    chances = [f"P({name})" for name in model.schema.classes]
-    columns = [PREDICTED, *chances, UNFORESEEN]
+    chances, units = [f"P({name})" for name in model.schema.classes], model.schema.measure(model.schema.label)
+    heading = f"{PREDICTED} ({units})" if units else PREDICTED
+    columns = [heading, *chances, UNFORESEEN]
     site = site or Site()
     _check_site(model, site)
     records, moved = encode_and_mark_moved(table, model.schema)
     kept = _kept(table, keep, columns, model.schema)
     values = _predict(model, records, table, site)
     if model.schema.label_bounds is None:
-        likeliest = pl.Series(PREDICTED, model.classes_[values.argmax(axis=1)].tolist(), pl.String)
+        likeliest = pl.Series(heading, model.classes_[values.argmax(axis=1)].tolist(), pl.String)
         predicted = [likeliest, *(pl.Series(name, values[:, place]) for place, name in enumerate(chances))]
     else:
-        predicted = [pl.Series(PREDICTED, values)]
+        predicted = [pl.Series(heading, values)]
     frame = pl.DataFrame([*kept, *predicted, _unforeseen(records, moved)])
     return Predictions(frame, records, {name: int(np.count_nonzero(rows)) for name, rows in moved.items()})
 

@@ -6,6 +6,7 @@ import math
 import stat
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -21,7 +22,18 @@ from learner_node.scores.recalibration import Recalibration
 from learner_node.strategies.paper import NetworkModel
 from protocol.errors import ConfigurationError
 from protocol.schema import CategoricalAttribute
-from study_models import MAKERS, additive, by_site, people, perceptron, schema, three_classes, two_classes, written
+from study_models import (
+    MAKERS,
+    a_number,
+    additive,
+    by_site,
+    people,
+    perceptron,
+    schema,
+    three_classes,
+    two_classes,
+    written,
+)
 
 ROWS = 40
 
@@ -110,6 +122,14 @@ def test_a_network_s_prediction_by_hand(records):
         ]
         logit = float(layers["1.bias"][0]) + sum(map(float.__mul__, map(float, layers["1.weight"][0]), hidden))
         assert frame["P(yes)"][row] == pytest.approx(1 / (1 + math.exp(-logit)), abs=2e-3)
+
+
+def test_a_predicted_number_is_headed_by_its_units(records):
+    model = a_number(3)
+    units = msgspec.structs.replace(model.schema, label_units="mm Hg")
+    frame, _ = predicted(replace(model, schema=units), records)
+    assert frame.columns == ["row", "predicted (mm Hg)", "unforeseen"]
+    assert frame["predicted (mm Hg)"].to_list() == model.predict(records[1]).tolist()
 
 
 def test_rows_are_numbered_where_no_column_is_kept(records):
