@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.records import LABEL_STEPS, MISSING_CODE, Records
-from protocol.schema import MISSING_TEXTS, CategoricalAttribute, NumericAttribute, Schema, day_number
+from protocol.schema import (
+    FIRST_DAY,
+    LAST_DAY,
+    MISSING_TEXTS,
+    CategoricalAttribute,
+    NumericAttribute,
+    Schema,
+    day_number,
+)
 
 MOST_COLUMNS_NAMED = 20
 """Most existing columns that an error names."""
@@ -210,6 +218,27 @@ def numbers_of(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.flo
     return _numbers(column, attribute.missing or ())
 
 
+def texts_of(column: pl.Series, attribute: CategoricalAttribute) -> pl.Series:
+    """The values of a categorical attribute as trimmed texts, null if missing; raises as `encode_frame`."""
+    return _without(column_texts(column), attribute.missing or ())
+
+
+def times_of(days: NDArray[np.float64], attribute: NumericAttribute) -> pl.Series:
+    """Times of days since `attribute.days_since`, (n,) Datetime in microseconds, null for NaN: `numbers_of` backwards.
+
+    Days before the year 1 or after 9999 move to the nearer of these.
+    """
+    start = day_number(attribute.days_since or "") or 0
+    present = ~np.isnan(days)
+    inside = np.clip(days[present], FIRST_DAY - start, LAST_DAY - start)
+    whole_days = np.floor(inside)
+    ticks = np.zeros(len(days), np.int64)
+    ticks[present] = (whole_days.astype(np.int64) + start) * _TICKS["us"]
+    ticks[present] += np.rint((inside - whole_days) * _TICKS["us"]).astype(np.int64)
+    times = pl.Series(attribute.name, ticks).cast(pl.Datetime("us"))
+    return times.set(pl.Series(~present), None)
+
+
 def _numbers(column: pl.Series, sentinels: Sequence[float | str] | None = None) -> NDArray[np.float64]:
     """The numbers as written, not clipped to bounds; NaN if missing. `sentinels` are None for a label."""
     remedy = " or leave it empty" if sentinels is None else f", leave it empty, or {_DECLARE}"
@@ -315,7 +344,7 @@ def _without(texts: pl.Series, sentinels: Sequence[float | str]) -> pl.Series:
 
 
 def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
-    texts = _without(column_texts(column), attribute.missing or ())
+    texts = texts_of(column, attribute)
     codes = texts.replace_strict(
         list(attribute.levels),
         list(range(len(attribute.levels))),

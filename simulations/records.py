@@ -26,7 +26,9 @@ from protocol.record_frames import (
     encode_and_count_moved,
     encode_frame,
     encode_label_column,
+    numbers_of,
 )
+from protocol.schema import NumericAttribute
 from protocol.strict_toml import suggest
 from simulations.datasets import load_dataset
 from simulations.datasets.dataset import Dataset
@@ -108,7 +110,7 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
         frame = read_records(folder / str(data.path))
         _check_own(frame, data, steward)
         if data.sites.how == "shift":
-            frame = frame.with_columns(pl.col(str(data.sites.attribute)).cast(pl.Float64, strict=False))
+            frame = frame.with_columns(_shifting(str(data.sites.attribute), frame, steward))
         dataset = Dataset(
             name=str(data.path),
             frame=frame,
@@ -121,6 +123,14 @@ def load_records(scenario: Scenario, folder: Path) -> Records:
             unit=steward.unit if steward.unit in frame.columns else None,
         )
     return _adapted(Records(dataset, steward), data)
+
+
+def _shifting(name: str, frame: pl.DataFrame, steward: SchemaFile) -> pl.Expr | pl.Series:
+    """The column by which sites are shifted, as numbers; dates as they are, by which no site is."""
+    attribute = steward.schema.find(name)
+    if not isinstance(attribute, NumericAttribute):
+        return pl.col(name).cast(pl.Float64, strict=False)
+    return frame[name] if attribute.days_since else pl.Series(name, numbers_of(frame[name], attribute)).fill_nan(None)
 
 
 def _adapted(records: Records, data: Data) -> Records:

@@ -182,6 +182,8 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     settings = report.read("superlink", lambda: read_settings(folder))
     if policy is not None:
         _policy(report, policy)
+    if steward is not None:
+        _schema(report, steward.schema)
     if policy is not None and keys is not None:
         _members(report, policy, keys)
     with report.stops("records"):
@@ -263,6 +265,38 @@ def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
         f"secure sums with {len(other_keys)} other curators ({names}), of whom a plan assumes at least "
         f"{limits.least_colluders} to collude with the learner",
     )
+
+
+def _schema(report: SiteCheck, schema: Schema) -> None:
+    """Say what the card tells of units, dates and missing values, for the steward to compare with the records."""
+    numbers = [attribute for attribute in schema.attributes if isinstance(attribute, NumericAttribute)]
+    dates = [attribute for attribute in numbers if attribute.days_since]
+    levels = len(schema.attributes) - len(numbers)
+    kinds = {"numbers": len(numbers) - len(dates), "dates": len(dates), "levels": levels}
+    some = ", ".join(f"{count} of {kind}" for kind, count in kinds.items() if count)
+    report.say("fine", "schema", f"attributes: {some}; the label is {schema.label!r}")
+    measured: dict[str, list[str]] = {}
+    for name in [*(attribute.name for attribute in numbers), *([schema.label] if schema.label_bounds else [])]:
+        measured.setdefault(schema.measure(name), []).append(name)
+    bare = measured.pop("", [])
+    texts = [f"{measure} ({', '.join(names)})" for measure, names in measured.items()]
+    texts += [f"none declared ({', '.join(bare)})"] if bare else []
+    if measured:
+        report.say("fine", "schema", f"units: {'; '.join(texts)}")
+    elif bare:
+        text = "no number has units; declare them, so that nobody pools mg with g: units = ..."
+        report.say("fine", "schema", text)
+    sentinels = [
+        f"{attribute.name} ({', '.join(_sentinel(item) for item in attribute.missing)})"
+        for attribute in schema.attributes
+        if attribute.missing
+    ]
+    if sentinels:
+        report.say("fine", "schema", f"missing are also: {'; '.join(sentinels)}")
+
+
+def _sentinel(item: float | str) -> str:
+    return repr(item) if isinstance(item, str) else f"{item:.15g}"
 
 
 def _records(report: SiteCheck, path: Path, steward: SchemaFile, policy: Policy, keys: Keys) -> None:

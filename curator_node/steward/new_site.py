@@ -88,12 +88,22 @@ SCHEMA_TEMPLATE = """\
 # kind = "numeric"
 # lower = 0
 # upper = 120
-# description = "age in years"
+# units = "years"
+# missing = [999, "unknown"]                   # what else than an empty field means missing
+# description = "at admission"
+
+# [[attributes]]
+# name = "admitted"                            # a column of dates
+# kind = "numeric"
+# days_since = 2019-01-01
+# lower = 2019-01-01
+# upper = 2024-12-31
 
 # [[attributes]]
 # name = "smoker"
 # kind = "categorical"
 # levels = ["never", "former", "current"]
+# missing = ["not asked"]
 # description = "as the patient says"
 """
 

@@ -34,9 +34,12 @@ class SampleAnswer:
     def frame(self) -> "pl.DataFrame":
         """A table of n rows as a steward's would be: every attribute and the label; what was not drawn is missing.
 
-        Numbers are Float64, levels and classes String. `protocol.record_frames.encode_frame` reads its attributes.
+        Numbers are Float64, dates Datetime, levels and classes String. `protocol.record_frames.encode_frame` reads its
+        attributes.
         """
         import polars as pl  # noqa: PLC0415 - who asks for nothing of the kind waits for no library of tables
+
+        from protocol.record_frames import times_of  # noqa: PLC0415 - as above
 
         schema = self.schema
         numbers = {attribute.name for attribute in schema.attributes if isinstance(attribute, NumericAttribute)}
@@ -51,6 +54,10 @@ class SampleAnswer:
             else:
                 values = points[:, column].tolist()
             table[axis.name] = pl.Series(axis.name, values, types[axis.name])
+        for attribute in schema.attributes:
+            if isinstance(attribute, NumericAttribute) and attribute.days_since:
+                days = table[attribute.name].fill_null(np.nan).to_numpy()
+                table[attribute.name] = times_of(days, attribute)
         return pl.DataFrame(list(table.values()))
 
 

@@ -15,12 +15,15 @@ from protocol.errors import ConfigurationError
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre
 from protocol.partitions.nearest_centre import MOST_TILE
+from protocol.record_frames import times_of
 from protocol.records import MISSING_CODE, Records
 from protocol.schema import Attribute, CategoricalAttribute, NumericAttribute, Schema
 
 
 def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
     """Convert a table, or a 2-d array whose columns are the schema's attributes in order, to a polars data frame.
+
+    Where the schema says that a column holds dates, an array may hold numbers: days since its `days_since`.
 
     Raises ConfigurationError: an array has another shape. The text speaks of "features", as scikit-learn's does.
     """
@@ -38,13 +41,25 @@ def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
         )
     if array.shape[1] != len(names):
         raise ConfigurationError(f"X has {array.shape[1]} features, but the curators' card has {len(names)} attributes")
-    return pl.DataFrame([_series(name, array[:, index], schema) for index, name in enumerate(names)])
+    columns = (_series(name, array[:, index], schema) for index, name in enumerate(names))
+    return pl.DataFrame(
+        [_dated(column, attribute) for column, attribute in zip(columns, schema.attributes, strict=True)]
+    )
+
+
+def _dated(column: pl.Series, attribute: Attribute) -> pl.Series:
+    """Times instead of numbers of days, if the attribute is one of dates."""
+    if not isinstance(attribute, NumericAttribute) or not attribute.days_since or not column.dtype.is_numeric():
+        return column
+    return times_of(column.cast(pl.Float64).fill_null(np.nan).to_numpy(), attribute)
 
 
 def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:
     """A column; Python objects become numbers if numbers are declared and they all are numbers, else texts."""
     if values.dtype.kind in "biuf":
         return pl.Series(name, values)
+    if values.dtype.kind == "M":
+        return pl.Series(name, values.astype("datetime64[us]"))
     items = [None if value is None or value != value else value for value in values.tolist()]  # noqa: PLR0124
     numbers = all(value is None or isinstance(value, int | float) for value in items)
     if numbers and isinstance(schema.find(name), NumericAttribute):

@@ -21,9 +21,9 @@ from learner_node.strategies.base import (
     class_probabilities,
 )
 from protocol.errors import ConfigurationError
-from protocol.record_frames import column_texts
+from protocol.record_frames import numbers_of, texts_of, times_of
 from protocol.records import Records
-from protocol.schema import NumericAttribute, Schema
+from protocol.schema import Attribute, CategoricalAttribute, Schema
 from protocol.strict_toml import suggest
 
 Floats = NDArray[np.float64]
@@ -87,8 +87,9 @@ def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ())
 
     Args:
         source: n rows that `encode_frame` takes.
-        schema: whose attributes are taken, in order: numeric ones as Float64, not moved to their bounds; categorical
-            ones as String, undeclared levels among them. Missing values are null.
+        schema: whose attributes are taken, in order: numeric ones as Float64, or as Datetime if they are dates, not
+            moved to their bounds; categorical ones as String, undeclared levels among them. Missing values, sentinels
+            among them, are null.
         keep: further columns of the source, kept as they are; attributes may be named again.
 
     Raises:
@@ -101,7 +102,7 @@ def held_columns(source: pl.DataFrame, schema: Schema, keep: Sequence[str] = ())
             raise ConfigurationError(f"labels of the source are never used, so {name!r} cannot be kept")
         if name not in source.columns:
             raise ConfigurationError(f"the source has no column {name!r} to keep{suggest(name, source.columns)}")
-    columns = [_typed(source[item.name], numeric=isinstance(item, NumericAttribute)) for item in schema.attributes]
+    columns = [_typed(source[attribute.name], attribute) for attribute in schema.attributes]
     further = [name for name in dict.fromkeys(keep) if schema.find(name) is None]
     return pl.DataFrame([*columns, *(source[name] for name in further)])
 
@@ -142,11 +143,12 @@ def synthetic_frame(
     return weighted.with_columns(pl.Series(label, likely.tolist()), pl.Series(chance, probability))
 
 
-def _typed(column: pl.Series, *, numeric: bool) -> pl.Series:
-    """Numbers as Float64 or texts as String, null where missing."""
-    if not numeric:
-        return column_texts(column)
-    return (column_texts(column) if column.dtype == pl.String else column).cast(pl.Float64).fill_nan(None)
+def _typed(column: pl.Series, attribute: Attribute) -> pl.Series:
+    """Numbers as Float64, dates as Datetime or texts as String, null where missing."""
+    if isinstance(attribute, CategoricalAttribute):
+        return texts_of(column, attribute)
+    numbers = numbers_of(column, attribute)
+    return times_of(numbers, attribute) if attribute.days_since else pl.Series(column.name, numbers).fill_nan(None)
 
 
 def write_frame(frame: pl.DataFrame, path: str | Path) -> None:

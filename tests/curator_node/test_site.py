@@ -63,6 +63,7 @@ from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import DATA_VERSION, LedgerCorruptError
 from protocol.messages import Card, Release
+from protocol.schema import NumericAttribute
 from simulations.carriers.superlink import make_certificates
 from simulations.seeded_noise import SeededNoise
 
@@ -404,6 +405,30 @@ def test_a_fingerprint_depends_on_what_answers_depend_on_and_on_nothing_else():
     assert hold(frame_of(ROWS), narrower).fingerprint(DIGEST_KEY) != of_all
 
 
+def test_units_do_not_count_and_a_sentinel_counts_by_what_it_changes():
+    """A steward who adds units or a sentinel that no record holds gives the same answers as before."""
+
+    def declared(**keys):
+        attributes = tuple(
+            msgspec.structs.replace(attribute, **keys) if attribute.name == "dose" else attribute
+            for attribute in steward_file().attributes
+        )
+        return msgspec.structs.replace(steward_file(), attributes=attributes)
+
+    frame = frame_of(ROWS).with_columns(dose=pl.Series([1.0, 0.0, 2.0, 2.0, None]))
+    blank = frame.with_columns(dose=pl.Series([1.0, 0.0, None, None, None]))
+    plain = hold(frame, steward_file()).fingerprint(DIGEST_KEY)
+    assert hold(frame, declared(units="mg")).fingerprint(DIGEST_KEY) == plain
+    assert hold(frame, declared(missing=(999,))).fingerprint(DIGEST_KEY) == plain
+    assert hold(frame, declared(missing=(2,))).fingerprint(DIGEST_KEY) != plain
+    of_blank = hold(blank, steward_file()).fingerprint(DIGEST_KEY)
+    assert hold(frame, declared(missing=(2, 999), units="mg")).fingerprint(DIGEST_KEY) == of_blank
+    dated = [
+        hold(blank.with_columns(dose=pl.lit(None)), declared(days_since=day)) for day in ("2015-01-01", "2016-01-01")
+    ]
+    assert len({dataset.fingerprint(DIGEST_KEY) for dataset in dated}) == 2
+
+
 def test_missing_and_zero_have_one_form_each():
     frames = [
         frame_of(ROWS).with_columns(dose=pl.Series([value, 0.0, np.nan, None, 2.0], strict=False))
@@ -587,6 +612,26 @@ def test_a_new_site_in_which_nobody_may_ask_is_in_order_and_one_in_which_nobody_
     entry = f'[[keys]]\nkey = "{key("eve").public.hex()}"\nrevoked = 2026-11-01T00:00:00Z\n'
     (served_folder / LEARNERS / "eve.toml").write_text(f'name = "eve"\ncap = "1/4"\n{entry}')
     assert any("nobody may ask any more" in text for _, text in findings_at(served_folder, "look"))
+
+
+def test_the_check_says_which_units_dates_and_missing_values_are_on_the_card(served_folder):
+    steward = steward_file()
+    assert any("no number has units" in text for _, text in findings_at(served_folder, "fine"))
+    age, dose = (
+        msgspec.structs.replace(attribute, **keys)
+        for attribute, keys in zip(
+            steward.attributes[:2], ({"units": "years", "missing": (999, "unknown")}, {"units": "mg"}), strict=True
+        )
+    )
+    born = NumericAttribute("born", -36_525, 0, days_since="2015-01-01", missing=("1900-01-01",))
+    declared = msgspec.structs.replace(steward, attributes=(age, dose, born, *steward.attributes[2:]))
+    (served_folder / SCHEMA).write_text(toml(declared))
+    texts = {text for about, text in findings_at(served_folder, "fine") if about == "schema"}
+    assert texts == {
+        "attributes: 2 of numbers, 1 of dates, 1 of levels; the label is 'sick'",
+        "units: years (age); mg (dose); days since 2015-01-01 (born)",
+        "missing are also: age (999, 'unknown'); born ('1900-01-01')",
+    }
 
 
 def test_an_exact_number_of_records_is_not_published_unseen(served_folder):

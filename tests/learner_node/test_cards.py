@@ -1,5 +1,6 @@
 """One liar among several curators: who is left out and why, and that the others' study is as good without it."""
 
+import itertools
 import re
 from fractions import Fraction
 
@@ -204,6 +205,54 @@ def test_of_two_schemas_the_one_of_more_sites_is_taken():
     assert account(curators["liar"]).studies == {}
     with pytest.raises(ConfigurationError, match="the cards of liar and good describe 'y' differently"):
         study(["liar", "good"], {"liar": other})
+
+
+def attribute_schema(**keys):
+    return Schema(attributes=(NumericAttribute("dose", 0, 100, **keys),), label="sick", classes=("no", "yes"))
+
+
+def cards_of(*schemas):
+    return {f"site-{place}": msgspec.structs.replace(card(), schema=schema) for place, schema in enumerate(schemas)}
+
+
+def never(schema):
+    pytest.fail("nobody disagrees")
+
+
+def test_a_hospital_that_counts_in_other_units_is_left_out_and_told_so():
+    mg, grams, none = (attribute_schema(**keys) for keys in ({"units": "mg"}, {"units": "g"}, {}))
+    advice = "values in different units are never pooled: the stewards agree on one, letter by letter, and convert"
+    schema, left_out = common_schema(cards_of(mg, grams, mg, none), never)
+    assert schema == mg
+    assert left_out == {
+        "site-1": f"its card describes 'dose' (in 'g', not 'mg') differently from site-0, site-2; {advice}",
+        "site-3": f"its card describes 'dose' (in no units, not 'mg') differently from site-0, site-2; {advice}",
+    }
+    with pytest.raises(ConfigurationError, match=r"describe 'dose' \(in 'mg', not 'g'\) differently; .*; values in"):
+        common_schema(cards_of(mg, grams), lambda schema: True)
+    days = [attribute_schema(days_since=day) for day in ("2015-01-01", "2016-01-01")]
+    with pytest.raises(ConfigurationError, match=r"\(in 'days since 2015-01-01', not 'days since 2016-01-01'\)"):
+        common_schema(cards_of(*days), lambda schema: True)
+
+
+def test_the_learners_records_are_read_with_the_sentinels_that_can_be_no_value():
+    """Whatever site sends its card first. Zero is one site's sentinel and may be another's dose."""
+    sites = [attribute_schema(missing=(999, 0, "none")), attribute_schema(missing=(-1, 999, 7)), attribute_schema()]
+    for order in itertools.permutations(sites):
+        schema, left_out = common_schema(cards_of(*order), never)
+        assert (set(schema.find("dose").missing), left_out) == ({999, -1, "none"}, {})
+    schema, _ = common_schema(cards_of(*[attribute_schema(missing=(0,))] * 3), never)
+    assert schema.find("dose").missing == (0.0,)
+    dates = [attribute_schema(days_since="2015-01-01", missing=(day, "?!")) for day in ("2015-01-09", "1900-01-01")]
+    assert set(common_schema(cards_of(*dates), never)[0].find("dose").missing) == {"1900-01-01", "?!"}
+
+
+def test_a_card_that_declares_many_sentinels_crowds_out_nobodys():
+    lists = [tuple(range(1000 + 99 * site, 1099 + 99 * site)) for site in range(5)]
+    schema, _ = common_schema(cards_of(*(attribute_schema(missing=(-1, *items)) for items in lists)), never)
+    assert len(schema.find("dose").missing) == 100
+    assert -1.0 in schema.find("dose").missing
+    assert decode(encode(schema), Schema) == schema
 
 
 def test_among_as_many_sites_the_learners_own_records_decide():

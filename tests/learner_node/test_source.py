@@ -24,6 +24,7 @@ from learner_node.models.partitions import (
     tree_leaves,
 )
 from learner_node.models.source import (
+    as_frame,
     attribute_bins,
     coordinates,
     even_bins,
@@ -562,7 +563,7 @@ def test_only_the_cards_attributes_are_held_in_its_order_and_types():
     ("age", "held"),
     [
         (pl.Series([3, None, 130]), [3.0, None, 130.0]),
-        (pl.Series([0.5, float("nan"), float("inf")]), [0.5, None, float("inf")]),
+        (pl.Series([0.5, float("nan"), 1e300]), [0.5, None, 1e300]),
         (pl.Series([True, False, None]), [1.0, 0.0, None]),
         (pl.Series([None, None, None], dtype=pl.Null), [None] * 3),
     ],
@@ -572,6 +573,57 @@ def test_numbers_of_any_type_are_float64_and_levels_are_texts(age, held):
     assert frame["age"].to_list() == held
     assert frame["age"].dtype == pl.Float64
     assert frame["sex"].to_list() == ["1", "2", None]
+
+
+DATED_SCHEMA = Schema(
+    attributes=(
+        NumericAttribute("born", -9000, 9000, days_since="2000-01-01", missing=("1900-01-01",)),
+        NumericAttribute("dose", 0, 9, missing=(99,)),
+        CategoricalAttribute("sex", ("f", "m"), missing=("unknown",)),
+    ),
+    label="sick",
+    classes=("no", "yes"),
+)
+
+
+def test_dates_and_sentinels_are_held_so_that_they_are_encoded_alike_again():
+    born = ["1999-12-31T12:00", "1900-01-01", None, "2000-01-01"]
+    source = pl.DataFrame({"born": born, "dose": [99, 1, None, 2], "sex": ["f", "unknown", "x", "m"]})
+    held = held_columns(source, DATED_SCHEMA)
+    assert held.schema == {"born": pl.Datetime("us"), "dose": pl.Float64, "sex": pl.String}
+    times = ["1999-12-31 12:00:00.000000", None, None, "2000-01-01 00:00:00.000000"]
+    assert held["born"].cast(pl.String).to_list() == times
+    assert held.rows()[1:3] == [(None, 1.0, None), (None, None, "x")]
+    encoded, again = encode_frame(source, DATED_SCHEMA), encode_frame(held, DATED_SCHEMA)
+    assert encoded.numeric[:, 0].tolist()[::3] == [-0.5, 0.0]
+    assert np.array_equal(encoded.numeric, again.numeric, equal_nan=True)
+    assert np.array_equal(encoded.categorical, again.categorical)
+
+
+def test_an_array_holds_dates_as_days_and_a_table_as_dates():
+    array = np.array([[-0.5, 1.0, 0.0], [np.nan, 99.0, 1.0], [1e18, 2.0, np.nan]])
+    assert np.array_equal(
+        encode_frame(as_frame(array, DATED_SCHEMA), DATED_SCHEMA).numeric,
+        [[-0.5, 1.0], [np.nan, np.nan], [9000.0, 2.0]],
+        equal_nan=True,
+    )
+    times = np.array(["1999-12-31T12:00", "NaT", "2000-01-02"], "datetime64[ns]")
+    table = Table({"born": times, "dose": np.array([1.0, 2.0, 3.0]), "sex": np.array(["f", None, "m"], object)})
+    found = encode_frame(as_frame(table, DATED_SCHEMA), DATED_SCHEMA).numeric[:, 0]
+    assert np.array_equal(found, [-0.5, np.nan, 1.0], equal_nan=True)
+    with pytest.raises(ConfigurationError, match="'born' is declared with days_since but has type Float64"):
+        encode_frame(as_frame(table | {"born": np.ones(3)}, DATED_SCHEMA), DATED_SCHEMA)
+
+
+class Table(dict):
+    """A table as pandas has it: columns by name."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+    def __or__(self, other):
+        return Table({**self, **other})
 
 
 def test_further_columns_are_kept_by_name_as_they_are():
