@@ -273,8 +273,8 @@ def _schema(report: SiteCheck, schema: Schema) -> None:
     dates = [attribute for attribute in numbers if attribute.days_since]
     levels = len(schema.attributes) - len(numbers)
     kinds = {"numbers": len(numbers) - len(dates), "dates": len(dates), "levels": levels}
-    some = ", ".join(f"{count} of {kind}" for kind, count in kinds.items() if count)
-    report.say("fine", "schema", f"attributes: {some}; the label is {schema.label!r}")
+    counts = ", ".join(f"{count} of {kind}" for kind, count in kinds.items() if count)
+    report.say("fine", "schema", f"attributes: {counts}; the label is {schema.label!r}")
     measured: dict[str, list[str]] = {}
     for name in [*(attribute.name for attribute in numbers), *([schema.label] if schema.label_bounds else [])]:
         measured.setdefault(schema.measure(name), []).append(name)
