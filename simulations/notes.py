@@ -9,7 +9,7 @@ from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import STUDIES
 from simulations.report.model import LearnerReport
-from simulations.report.words import some_of
+from simulations.report.words import NO_GUARANTEE, some_of
 from simulations.scenario import Scenario
 from simulations.scoring import MAJORITY
 
@@ -70,7 +70,7 @@ def _claims(repeat: Repeat) -> list[str]:
     )
     if not printed:
         return []
-    return [f"The policies of {printed} allow paper_ratio, as printed in the paper: epsilons there are no guarantees."]
+    return [f"The policies of {printed} allow paper_ratio, as printed in the paper: {NO_GUARANTEE}."]
 
 
 def _learner_notes(outcome: Outcome) -> list[str]:

@@ -154,6 +154,8 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
         positive=first.positive,
         records=first.records,
         carrier=order.carrier,
+        label=first.label,
+        classes=first.classes,
     )
 
 
@@ -354,6 +356,7 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
         left_out=answered.left_out,
         parts=repeats[0].parts,
         validation=joined_validations(_present(repeat.validation for repeat in repeats)),
+        purpose=learner.purpose,
     )
 
 

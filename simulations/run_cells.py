@@ -89,6 +89,8 @@ class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     curators: tuple[CuratorReport, ...] = ()  # of the first repeat, as are the following
     records: tuple[RecordCounts, ...] = ()
     positive: str = ""
+    label: str = ""
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
             curators=tuple(_curator_report(name, repeat) for name in repeat.sites),
             records=record_counts(repeat.sites),
             positive=positive_class(repeat.sites),
+            label=records.steward.label,
+            classes=records.steward.schema.classes,
         )
     return FinishedRepeat(cell, repeat, evidence, answers)
 

@@ -64,3 +64,9 @@ class CuratorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             if before is not None and (before[0] == point.round or spent < before[1]):
                 raise ValueError(f"spending of {point.learner!r} must be cumulative, one point a round")
             last[point.learner] = (point.round, spent)
+
+    @property
+    def spent(self) -> Fraction:
+        """Epsilon that all learners together spent."""
+        last = {point.learner: point.spent for point in sorted(self.spent_by_round, key=lambda point: point.round)}
+        return sum(map(exact, last.values()), start=Fraction(0))

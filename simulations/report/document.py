@@ -175,7 +175,7 @@ def _alarms(report: RunReport) -> list[Note]:
     excesses += [
         (curator.name, total, f"its cap of {written(curator.cap)}")
         for curator in report.curators
-        if (total := _total(curator)) > exact(curator.cap)
+        if (total := curator.spent) > exact(curator.cap)
     ]
     words = "{} spent epsilon {}, more than {}."
     return [Note(words.format(name, written(total), most), alarm="Budget exceeded.") for name, total, most in excesses]
@@ -391,15 +391,9 @@ def _curve(report: RunReport) -> Charts | None:
     return Charts([figure], keys, columns=1, note=note, size=1.0)
 
 
-def _total(curator: CuratorReport) -> Fraction:
-    """Epsilon that all learners together spent at a curator."""
-    last = {point.learner: point.spent for point in sorted(curator.spent_by_round, key=lambda point: point.round)}
-    return sum(map(exact, last.values()), start=Fraction(0))
-
-
 def budget_axis(curators: Sequence[CuratorReport]) -> Axis:
     """A shared axis for all curators' budgets, from 0 to the largest cap."""
-    high = max((float(max(exact(curator.cap), _total(curator))) for curator in curators), default=1.0) or 1.0
+    high = max((float(max(exact(curator.cap), curator.spent)) for curator in curators), default=1.0) or 1.0
     scale = 10.0 ** math.floor(math.log10(high))
     return make_axis(0.0, high, [scale * step for step in (0.2, 0.5, 1.0, 2.0)])
 
@@ -434,7 +428,7 @@ def _budgets(report: RunReport) -> list[Block | None]:
         groups.setdefault(same if many else (curator.name,), []).append(curator)
     ledgers = sorted(groups.values(), key=lambda alike: -len(alike))
     if len(ledgers) > FEW:
-        ledgers.sort(key=lambda alike: -_total(alike[0]) / (exact(alike[0].cap) or 1))
+        ledgers.sort(key=lambda alike: -alike[0].spent / (exact(alike[0].cap) or 1))
 
     def name(alike: Sequence[CuratorReport]) -> Cell:
         who = alike[0].name if len(alike) == 1 else f"{len(alike)} curators alike"
@@ -443,10 +437,10 @@ def _budgets(report: RunReport) -> list[Block | None]:
     columns: list[Column[list[CuratorReport]]] = [
         Column("curator", name, names=True),
         Column("spent, plotted", lambda alike: budget_strip(alike[0], indices, axis), drawn=True, axis=axis),
-        Column("ε spent of cap", lambda alike: f"{written(_total(alike[0]))} of {written(alike[0].cap)}", number=True),
+        Column("ε spent of cap", lambda alike: f"{written(alike[0].spent)} of {written(alike[0].cap)}", number=True),
     ]
     table = Table.of("Epsilon spent by curator against its cap", columns, ledgers[:FEW], "rows budget")
-    table = replace(table, row_style=lambda alike: "over" if _total(alike[0]) > exact(alike[0].cap) else "")
+    table = replace(table, row_style=lambda alike: "over" if alike[0].spent > exact(alike[0].cap) else "")
     lead = "Each block is what one round cost. The pale bar ends at the curator’s cap, which all learners share."
     if summed := _summed(report):
         lead += (

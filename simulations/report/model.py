@@ -443,6 +443,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     parts: tuple[Part, ...] = ()  # of an additive pooled model, the strongest attribute first; of the first repeat
     validation: ValidationReport | None = None  # by a second study; None where none was asked for, or answered it
     joining: tuple[Joining, ...] = ()  # by curator; empty where there is no joint model, and in earlier versions
+    purpose: str = ""  # what it tells the stewards
 
     def __post_init__(self) -> None:
         exact(self.epsilon_claimed)
@@ -479,6 +480,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     positive: str = ""  # of two classes, the one whose probability is scored; "" where there are not two
     records: tuple[RecordCounts, ...] = ()  # by site, counted by the harness; empty in runs of earlier versions
     carrier: str = "process"  # by which envelopes travelled, as `expril simulate --carrier` names it
+    label: str = ""  # name of the label's column; "" in runs of earlier versions
+    classes: tuple[str, ...] = ()  # of the label, class 0 first; empty for a number, and in runs of earlier versions
 
     def __post_init__(self) -> None:
         if not self.learners:

@@ -17,6 +17,8 @@ MOST_ALIKE = 3
 """Most similar notes that are shown one by one."""
 NAMED = 8
 """Most names in a sentence."""
+NO_GUARANTEE = "epsilons there are no guarantees"
+"""End of the note on curators whose policies allow a method that is not private as claimed."""
 REGRESSION = "a regression on all records without privacy"
 
 
