@@ -201,6 +201,11 @@ class Strip:
     spans: Sequence[tuple[float, float, str, str]] = ()  # (from, to, class in the style sheet, words)
     marks: Sequence[tuple[float, str]] = ()  # (value, class in the style sheet): upright lines
     text: str = ""  # the strip in words, for a screen reader; "" if other cells of the row say the same
+    apart: bool = False  # whether each dot is below the one before, so that no two bars cover each other
+
+    def height(self, number: int) -> str:
+        """Height of a dot, numbered from 0, as a CSS percentage."""
+        return percent(100 * (number + 1) / (len(self.dots) + 1)) if self.apart else "50%"
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,18 @@ alone would name any hospital in one run of twenty (Bonferroni, over all compari
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from expril.report.document import Answer, Block, Brief
-from expril.report.numbers import count, decimal
-from learner_node.scores.values import ThresholdScore
+from expril.report.document import Answer, Brief
+from expril.report.numbers import count, decimal, plain_number
+from learner_node.scores.values import CalibrationCurve, ThresholdScore
 from learner_node.study.pooling import SECURE
 from protocol.odds import Odds
 from protocol.rationals import written
 from simulations.report.budget import exact
+from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import (
     Estimate,
     Sample,
@@ -118,9 +119,9 @@ class View:
         if score.auc is None:
             return None
         area, positive = score.auc, score.prevalence or 0.0
-        known = 0 < positive < 1
+        both_classes = 0 < positive < 1
         return self.estimate(
-            area, score.auc_se, lambda test: area_error(area, test, positive) if known else math.inf, curator
+            area, score.auc_se, lambda test: area_error(area, test, positive) if both_classes else math.inf, curator
         )
 
     def value(self, score: Score, curator: str = "") -> Estimate | None:
@@ -147,10 +148,9 @@ def run_brief(report: RunReport) -> Brief:
     """The five answers of a run's page."""
     view = View.of(report)
     answers = (_what(view), _worth(view), _wrong(view), _privacy(view), _cost(view))
-    beside: Sequence[Block | None] = ()
     return Brief(
         [Answer(title, *_split(list(answer))) for title, answer in zip(QUESTIONS, answers, strict=True)],
-        [block for block in beside if block],
+        [block for block in hospital_figure(report, view.learner) if block],
     )
 
 
@@ -161,6 +161,12 @@ def _split(sentences: list[str]) -> tuple[str, list[str]]:
 def headline(report: RunReport) -> str:
     """The run in one line."""
     view = View.of(report)
+    return "; ".join(filter(None, (_result(view), joining_title(view.learner))))
+
+
+def _result(view: View) -> str:
+    """How good the model is, in one line."""
+    report = view.report
     noun = view.noun
     if not view.learned:
         return "Nothing was learned" if any(map(released, report.learners)) else "Nothing was learned: nobody answered"
@@ -208,7 +214,8 @@ def _what(view: View) -> Iterator[str]:
         yield f"{quoted(purpose)} was asked of {who}{about}."
         yield f"The model is to {_task(view)}."
     else:
-        yield f"{who[0].upper()}{who[1:]} {'was' if len(view.hospitals) == 1 else 'were'} asked{about}, how to {_task(view)}."
+        verb = "was" if len(view.hospitals) <= 1 else "were"
+        yield f"{who} {verb} asked{about}, how to {_task(view)}."
     absent = view.absent
     if absent and len(absent) == len(view.hospitals):
         yield "None of them answered everything."
@@ -336,22 +343,18 @@ def _explained(view: View) -> Iterator[str]:
     if sure:
         yield f"It explains {_hundred(value.value)} %{between} of the differences between {view.noun.plural}{label}."
     elif value.value > 0:
-        yield f"It is not shown to be better than always answering the mean: it explains {_hundred(value.value)} %{between}."
+        share = f"{_hundred(value.value)} %{between}"
+        yield f"It is not shown to be better than always answering the mean: it explains {share}."
     else:
         yield "It is no better than always answering the mean."
     if pooled.absolute is not None:
-        yield f"On average it is off by {_plain_number(pooled.absolute)}{_of_unit(report)}."
+        yield f"On average it is off by {plain_number(pooled.absolute)}{_of_unit(report)}."
     if pooled.regression is not None:
         yield _unprotected(f"{_hundred(pooled.regression)} %")
 
 
 def _of_unit(report: RunReport) -> str:
     return f", in units of {quoted(report.label)}" if report.label else " units"
-
-
-def _plain_number(value: float) -> str:
-    """A positive number with three significant digits."""
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _point(score: Score, rule: str) -> ThresholdScore | None:
@@ -379,13 +382,13 @@ def _checked(view: View) -> Iterator[str]:
         (expected.auc, expected.auc_low, expected.auc_high) if ranks else (expected.value, expected.low, expected.high)
     )  # fmt: skip
     unit = " of 100 pairs" if ranks else " %" if view.report.measure == "R²" else " of 100"
-    known = "nothing of this"
+    knowledge = "nothing of this"
     if estimate is not None:
         value, low, high = (_hundred(end or 0.0) for end in estimate)
-        known = f"only the learner’s own estimate, {value}{unit} ({low} to {high})"
+        knowledge = f"only the learner’s own estimate, {value}{unit} ({low} to {high})"
     failed = any(study.what == "validation" for study in view.learner.studies)
     start = "Asking the hospitals to check it brought nothing" if failed else "The hospitals were not asked to check it"
-    yield f"{start}: outside a simulation one would know {known}."
+    yield f"{start}: outside a simulation one would know {knowledge}."
 
 
 def _wrong(view: View) -> Iterator[str]:
@@ -499,29 +502,40 @@ def _miscalibrated(view: View) -> Iterator[str]:
     curve, report = view.pooled.calibration, view.report
     if curve is None or not curve.counts:
         return
-    total = sum(curve.counts)
-    level = 1 - 0.05 / len(curve.counts)
-    high, low = [], []
+    gaps = _gaps(view, curve)
+    level = 1 - 0.05 / len(gaps)
+    biased = {}
+    for name, side in (("high", 1), ("low", -1)):
+        clear = [gap for gap in gaps if gap.side(level) == side]
+        if clear:
+            biased[name] = max(clear, key=lambda gap: abs(gap.value))
+    for name, gap in biased.items():
+        predicted = curve.predicted[gaps.index(gap)]
+        yield (
+            f"Risks of about {_hundred(predicted)} % are too {name}: of 100 such {view.noun.plural} "
+            f"{_hundred(predicted - gap.value)} have the outcome {quoted(report.positive)}."
+        )
+    if not biased:
+        ends = f"{_hundred(curve.predicted[0])} % to {_hundred(curve.predicted[-1])} %"
+        yield f"Its risks, from {ends}, agree with what happened, as far as chance lets one tell."
+
+
+def _gaps(view: View, curve: CalibrationCurve) -> list[Estimate]:
+    """Predicted less observed share of class 1, for each bin."""
+    total, repeats = sum(curve.counts), view.report.repeats
+    sample = view.sample()
+    gaps: dict[str, Estimate] = {}
+    units: dict[str, float] = {}
     for many, predicted, observed, error in zip(
         curve.counts, curve.predicted, curve.observed, curve.observed_se, strict=True
     ):
-        gap = view.estimate(
-            predicted - observed,
-            error,
-            lambda test, many=many, predicted=predicted: share_error(predicted, max(1.0, test * many / total)),
-        )
-        side = gap.side(level)
-        (high if side > 0 else low if side < 0 else []).append((abs(gap.value), predicted, observed))
-    for name, bins in (("high", high), ("low", low)):
-        if bins:
-            _, predicted, observed = max(bins)
-            yield (
-                f"Risks of about {_hundred(predicted)} % are too {name}: of 100 such {view.noun.plural} "
-                f"{_hundred(observed)} have the outcome {quoted(report.positive)}."
-            )
-    if not high and not low:
-        ends = f"{_hundred(curve.predicted[0])} % to {_hundred(curve.predicted[-1])} %"
-        yield f"Its risks, from {ends}, agree with what happened, as far as chance lets one tell."
+        tested = max(1.0, (many / repeats if sample is None else sample.test * many / total))
+        unit, name = share_error(predicted, tested), str(len(gaps))
+        units[name] = unit
+        gaps[name] = view.estimate(predicted - observed, error, lambda _test, unit=unit: unit)  # type: ignore[misc]
+    if repeats > 1 and all(gap.repeats_se is not None for gap in gaps.values()):
+        gaps = with_common_scale(gaps, units, repeats)
+    return list(gaps.values())
 
 
 def _privacy(view: View) -> Iterator[str]:
@@ -572,6 +586,8 @@ def _sure(exponent: Fraction) -> str:
 
 def _cost(view: View) -> Iterator[str]:
     """Cost, what is left, and whether joining pays."""
+    if view.learned:
+        yield from joining_words(view.learner)
     yield from _ledgers(view)
 
 
@@ -582,10 +598,10 @@ def _ledgers(view: View) -> Iterator[str]:
     for curator in report.curators:
         groups.setdefault((curator.spent, exact(curator.cap)), []).append(curator.name)
     if 0 < len(groups) <= _MOST_NAMED:
-        start = "It cost"
         for (spent, cap), names in groups.items():
             where = "each hospital" if len(groups) == 1 else series(names)
-            yield f"{start} {where} {_amount(spent)} of the {_amount(cap)} that may ever be spent: {_rest(cap - spent, claimed)}."
+            of_cap = f"{_amount(spent)} of the {_amount(cap)} that may ever be spent"
+            yield f"It cost {where} {of_cap}: {_rest(cap - spent, claimed)}."
     elif groups:
         spends, lefts = [spent for spent, _ in groups], [max(cap - spent, Fraction(0)) for spent, cap in groups]
         yield (

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from expril.report.chart import COLOURS, Axis, Key, Level, Series, Stage, Strip, count_axis, line_chart, make_axis
 from expril.report.document import (
     PAGE,
+    PAPER,
     Block,
     Card,
     Cards,
@@ -31,6 +32,7 @@ from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Squares, Table, text_table
 from learner_node.study.pooling import SECURE
 from protocol.rationals import written
+from simulations.report.brief import headline, run_brief
 from simulations.report.budget import CuratorReport, exact
 from simulations.report.clinical import (
     class_sections,
@@ -69,13 +71,12 @@ from simulations.report.words import (
     digits,
     expectations,
     fold_notes,
-    headline,
     plain,
     rarity,
     runs,
+    score_line,
     some_of,
     spent_parts,
-    summary,
     verdict,
 )
 
@@ -135,11 +136,14 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 def run_document(report: RunReport) -> Document:
     """The document of a run, as a pure function of the report."""
     rows = score_rows(report)
-    warnings = Notes([*_alarms(report), *fold_notes(report.notes, [curator.name for curator in report.curators])])
+    alarms, notes = Notes(_alarms(report)), Notes(fold_notes(report.notes, [site.name for site in report.curators]))
+    every = Notes([*alarms.items, *notes.items])
     curve, budget = _curve(report), _budgets(report)
     sections = [
-        Section("", [warnings if warnings.items else None], PAGE),
-        Section("", [_cards(report, rows), None if curve else _no_curve(report)], PAGE),
+        Section("", [alarms if alarms.items else None], PAPER),
+        Section("", [run_brief(report)], PAPER),
+        Section("", [notes if notes.items else None], PAGE),
+        Section(score_line(report), [_cards(report, rows), None if curve else _no_curve(report)], PAGE),
         Section(f"{WORDS[report.lead].score_title} by curator", list(_sites(report, rows)), PAGE),
         Section("", [_results(report, rows)], TERMINAL),
         *clinical_sections(report),
@@ -151,13 +155,12 @@ def run_document(report: RunReport) -> Document:
         Section("Who answered", _answers(report), PAGE),
         Section("How to read this page", list(_reading(report)), PAGE),
         Section("Run it again", _again(report, rows), PAGE),
-        Section("", [warnings if warnings.items else None], TERMINAL),
+        Section("", [every if every.items else None], TERMINAL),
     ]
     return Document(
         kind="ExPriL simulation",
         subject=report.title,
         headline=headline(report),
-        summary=summary(report),
         sections=sections,
         created=report.created,
         about=report.description,

@@ -49,16 +49,21 @@ class Estimate:
 
     def minus(self, other: "Estimate") -> "Estimate":
         """The difference to an independent estimate."""
-        joint = [
-            None if mine is None or others is None else math.hypot(mine, others)
-            for mine, others in ((self.repeats_se, other.repeats_se), (self.records_se, other.records_se))
-        ]
-        return Estimate(self.value - other.value, *joint, min(self.freedom, other.freedom))
+        return Estimate(
+            self.value - other.value,
+            _joint(self.repeats_se, other.repeats_se),
+            _joint(self.records_se, other.records_se),
+            min(self.freedom, other.freedom),
+        )
 
     def side(self, level: float = LEVEL) -> int:
         """1 if the interval at that level lies above 0, -1 if below, else 0."""
         wide = self.half_width(level)
         return 0 if wide is None or abs(self.value) <= wide else int(math.copysign(1, self.value))
+
+
+def _joint(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else math.hypot(first, second)
 
 
 @dataclass(frozen=True)

@@ -183,13 +183,6 @@ def rarity(report: RunReport) -> str:
     return f"{percent(share)} of the test records are “{report.positive}”."
 
 
-def pairs(score: Score) -> str:
-    """The AUC explained by pairs of records; "" if there is none."""
-    if score.auc is None:
-        return ""
-    return f"Of two records, one of each class, it puts the right one first in {100 * score.auc:.0f} of 100 pairs."
-
-
 def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
     """A learner's estimates of its own score, and of AUC or mean absolute error if available."""
     parts = (
@@ -217,8 +210,8 @@ def spent_parts(learner: LearnerReport) -> str:
     return written(learner.epsilon_spent) + named_parts((study.what, study.spent) for study in learner.studies)
 
 
-def headline(report: RunReport) -> str:
-    """The result of the run in one line."""
+def score_line(report: RunReport) -> str:
+    """The learners' scores and what they spent, in one line."""
     learners = report.learners
     epsilon = _epsilons(learners)
     name = WORDS[report.lead].score
@@ -236,48 +229,6 @@ def headline(report: RunReport) -> str:
     low, high = digits(values[0]), digits(values[-1])
     reached = low if low == high else f"{low} to {high}"
     return f"{count(len(learners), 'learner')}: pooled {name} {reached} at epsilon {epsilon}"
-
-
-def summary(report: RunReport) -> tuple[str, ...]:
-    """Sentences under the headline that compare the score with constant and pooled regression."""
-    sentences = []
-    lead, words = report.lead, WORDS[report.lead]
-    headlines = {learner.learner: learner.pooled.headline(lead) for learner in report.learners}
-    constants = {digits(score.constant) for score in headlines.values()}
-    regressions = {digits(score.regression) for score in headlines.values() if score.regression is not None}
-    if lead == "AUC":
-        sentences.append(rarity(report))
-    if len(constants) == 1 and len(regressions) <= 1:
-        yardstick = f"{words.constant_title} {constants.pop()}"
-        sentences.append(yardstick + (f"; pooled regression {regressions.pop()}." if regressions else "."))
-    successful = [learner for learner in report.learners if learner.pooled.value is not None]
-    if not successful:
-        pass  # the headline says it
-    elif len(report.learners) == 1:
-        score = successful[0].pooled
-        sentences.append(f"The learner {verdict(score, lead)}.")
-        if lead == "AUC" and ranks(score):
-            sentences.append(pairs(score))
-        elif score.auc is not None and lead != "AUC":
-            best = score.auc_regression
-            sentences.append(
-                f"AUC {digits(score.auc)}" + (f"; the pooled regression has {digits(best)}." if best else ".")
-            )
-    else:
-        best_learner = max(report.learners, key=lambda learner: headlines[learner.learner].value or -9e9)
-        successful = [best_learner]
-        sentences.append(f"The best, {best_learner.learner}, {verdict(best_learner.pooled, lead)}.")
-    if successful and (expected := successful[0].pooled.expected) is not None:
-        source = "From answers about its errors" if report.measure == "R²" else "From the answers alone"
-        estimates = " and ".join(expectations(expected, report.measure))
-        sentences.append(f"{source} it expected {estimates} (95 % intervals).")
-    several = [learner for learner in report.learners if len(learner.studies) > 1]
-    if len(report.learners) == 1:
-        sentences += [f"It spent epsilon {spent_parts(learner)}." for learner in several]
-    elif several:
-        most = max(several, key=lambda learner: exact(learner.epsilon_spent))
-        sentences.append(f"What is spent counts validations, too: {most.learner} spent epsilon {spent_parts(most)}.")
-    return tuple(sentences)
 
 
 def answered(learner: LearnerReport) -> str:

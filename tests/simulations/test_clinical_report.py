@@ -221,10 +221,10 @@ def test_the_page_of_a_rare_outcome_leads_with_auc_and_shows_what_was_expected()
     shown = report(pooled(expected=told))
     text = Outline(build_page(shown)).text
     score = pooled()
-    assert words.headline(shown) == f"Pooled AUC {score.auc:.3f} ± {score.auc_se:.3f} at epsilon 1"
+    assert words.score_line(shown) == f"Pooled AUC {score.auc:.3f} ± {score.auc_se:.3f} at epsilon 1"
     for phrase in (
         "20.0 % of the test records are “back”.",
-        "expected accuracy 0.830 (0.800 to 0.860) and AUC 0.710 (0.660 to 0.760) (95 % intervals)",
+        "the learner’s own estimate, 71 of 100 pairs (66 to 76)",
         "accuracy 0.830 (0.800 to 0.860); AUC 0.710 (0.660 to 0.760)",
         "AUC by curator",
         "ROC curve",

@@ -165,7 +165,7 @@ def test_every_learner_curator_and_number_is_on_the_page(make):
     def shown(value):
         return re.sub(r"\s+", " ", value) in text
 
-    assert shown(words.headline(report))
+    assert shown(words.score_line(report))
     for learner in report.learners:
         assert shown(learner.learner)
         assert shown(learner.strategy)
@@ -229,21 +229,16 @@ def test_seeded_noise_shows_a_banner_first():
     assert 'class="banner"' not in build_page(one_round())
 
 
-def test_headline_and_summary():
-    assert words.headline(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
-    assert words.summary(one_round()) == (
-        "Majority 0.630; pooled regression 0.978.",
-        f"The learner came 88 % of the way from always answering the majority class to {words.REGRESSION}.",
-    )
-    assert words.headline(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
+def test_the_line_of_scores():
+    assert words.score_line(one_round()) == "Pooled accuracy 0.937 ± 0.004 at epsilon 1"
+    assert words.score_line(three_learners()) == "3 learners: pooled accuracy 0.937 at epsilon 1/3 to 1"
     validated = (StudyReport("model", "1", "1"), StudyReport("validation", "1/4", "1/4"))
     report = make_report(make_learner(epsilon_claimed="5/4", epsilon_spent="5/4", studies=validated))
-    assert words.headline(report).endswith(" at epsilon 1.25 (model 1, validation 0.25)")
-    assert words.summary(report)[-1] == "It spent epsilon 1.25 (model 1, validation 0.25)."
+    assert words.score_line(report).endswith(" at epsilon 1.25 (model 1, validation 0.25)")
     refused = (StudyReport("model", "1", "1"), StudyReport("validation", "2", "0"))
     report = make_report(make_learner(epsilon_claimed="3", epsilon_spent="1", studies=refused))
-    assert words.headline(report).endswith(" at epsilon 1")
-    assert words.headline(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"
+    assert words.score_line(report).endswith(" at epsilon 1")
+    assert words.score_line(all_refused()) == "Nothing learned at epsilon 1: no curator released an answer"
 
 
 @pytest.mark.parametrize(
@@ -450,7 +445,7 @@ def test_page_lives_in_a_real_browser(make, browser, tmp_path):
         assert tab.errors == []
         outline = Outline(tab.html)
         picture = Image.open(io.BytesIO(tab.picture(whole=False)))
-    assert words.headline(make()) in outline.text
+    assert words.score_line(make()) in outline.text
     assert outline.count("svg") > 50
     assert outline.count("script") == 1
     assert outline.count("img") == 0
@@ -478,7 +473,6 @@ def test_what_the_learner_expected_and_the_further_score_stand_beside_each_other
     report = make_report(make_learner(pooled=score), further="macro AUC")
     assert report.expects
     assert decode_report(encode_report(report)) == report
-    assert "expected accuracy 0.921 (0.874 to 0.953) (95 % intervals)" in words.summary(report)[-1]
     text = Outline(build_page(report)).text
     for phrase in ("Expected by the learner", "0.921 0.874 to 0.953", "macro AUC (regression)", "0.945 (0.966)"):
         assert phrase in text
@@ -525,7 +519,7 @@ def first_row(report):
 def test_a_regression_is_worded_as_one():
     score = Score(value=-0.2, value_se=0.03, constant=0.0, regression=0.5, further=14.1, further_regression=12.5)
     report = make_report(make_learner(pooled=score), measure="R²", further="RMSE")
-    assert words.headline(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
+    assert words.score_line(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
     assert words.verdict(score, "R²") == "did no better than the mean"
     text = Outline(build_page(report)).text
     for phrase in ("R² by curator", "RMSE (regression)", "14.100 (12.500)", "always answering the mean"):

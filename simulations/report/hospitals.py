@@ -1,0 +1,180 @@
+"""Whether joining pays for each hospital, in words and as one figure, for the brief on top of a run's page.
+
+For each hospital the report compares, on the hospital's own patients, a regression on its own records without privacy
+with the model of all (`Joining`). A report without that shows the model beside the constant answer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from expril.report.chart import Axis, Key, Strip, make_axis
+from expril.report.document import Block, Heading, Legend, Text
+from expril.report.numbers import count, decimal
+from expril.report.table import Cell, Column, Table
+from simulations.report.model import JoiningVerdict, LearnerReport, MeasureName, RunReport, ScoreInterval
+from simulations.report.nouns import scored_noun, series
+from simulations.report.scores import ends
+
+MOST = 12
+"""Most hospitals in the figure; of more there are those with the largest and the smallest gain."""
+LOCAL = 5.5
+"""Index of colour and shape of a hospital's own regression, hollow."""
+_STEPS = (1, 2, 5, 10, 20, 50)
+_LOWEST = -0.5
+_MARKS: dict[JoiningVerdict, Cell] = {
+    "pays": Cell("pays", tone="good"),
+    "does not pay": Cell("better alone", tone="bad"),
+    "not shown": Cell("not shown"),
+    "no answer": Cell("–"),
+}
+_TITLES: dict[MeasureName, str] = {
+    "AUC": "of 100 pairs, how many are in the right order",
+    "accuracy": "for how many of 100 {0} it is right",
+    "R²": "% of the differences between {0} that it explains",
+}
+
+
+def joining_words(learner: LearnerReport) -> Iterator[str]:
+    """For whom joining pays, in sentences; the first is the answer."""
+    names: dict[JoiningVerdict, list[str]] = {"pays": [], "does not pay": [], "not shown": [], "no answer": []}
+    for site in learner.joining:
+        names[site.verdict].append(site.curator)
+    judged = len(learner.joining) - len(names["no answer"])
+    if not judged:
+        yield "Whether joining pays was not computed in this run."
+        return
+    pays, apart, unclear = names["pays"], names["does not pay"], names["not shown"]
+    everybody = f"all {judged} hospitals" if judged > 1 else "the hospital"
+    if len(pays) == judged:
+        yield f"Joining pays for {everybody}."
+    elif len(apart) == judged:
+        yield f"Joining pays for nobody: {'all' if judged > 1 else 'the one'} do better alone."
+    elif len(unclear) == judged:
+        yield "Joining is not shown to pay for any hospital, nor that any does better alone."
+    else:
+        parts = [f"joining pays for {series(pays)}"] if pays else []
+        parts += [f"{series(apart)} {'does' if len(apart) == 1 else 'do'} better alone"] if apart else []
+        parts += [f"for {series(unclear)} neither is shown"] if unclear else []
+        text = "; ".join(parts)
+        yield f"{text[0].upper()}{text[1:]}."
+    useless = [site.curator for site in learner.joining if site.verdict != "no answer" and site.useless]
+    if useless:
+        yield f"At {series(useless)} neither is shown to be better than an answer that looks at no record."
+    if names["no answer"]:
+        yield f"It cannot be told for {series(names['no answer'])}."
+
+
+def joining_title(learner: LearnerReport) -> str:
+    """For how many hospitals joining pays, as the end of a headline; "" if it was not computed."""
+    judged = [site for site in learner.joining if site.verdict != "no answer"]
+    if not judged:
+        return ""
+    pays = sum(site.verdict == "pays" for site in judged)
+    who = "no" if not pays else "each" if pays == len(judged) else f"{pays} of {len(judged)}"
+    return f"joining pays for {who} {'hospital' if who in ('no', 'each') else 'hospitals'}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A hospital's row of the figure; scores as numbers of 100."""
+
+    curator: str
+    model: tuple[float, float, float] | None  # value and ends
+    regression: tuple[float, float, float] | None
+    constant: float | None
+    verdict: JoiningVerdict
+    gain: float
+
+
+def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | None]:
+    """The figure: by hospital, alone and together; empty if no hospital has a score."""
+    bars = _bars(report, learner)
+    values = [
+        number
+        for bar in bars
+        for number in (*(bar.model or ()), *(bar.regression or ()), *([] if bar.constant is None else [bar.constant]))
+    ]
+    if not values:
+        return []
+    index = report.learners.index(learner)
+    low, high = max(100 * _LOWEST, min(values)), max(values)
+    axis = make_axis(min(low, high - 10), high, _STEPS)
+    visible = bars if len(bars) <= MOST else [*bars[: MOST // 2], *bars[-(MOST // 2) :]]
+    joined = any(bar.regression for bar in bars)
+    columns: list[Column[Bar]] = [
+        Column("hospital", lambda bar: bar.curator, names=True),
+        Column("plotted", lambda bar: _strip(bar, index, axis), drawn=True, axis=axis),
+        Column("alone", lambda bar: _value(bar.regression), number=True),
+        Column("together", lambda bar: Cell(_value(bar.model), strong=True), number=True),
+        Column("joining", lambda bar: _MARKS[bar.verdict]),
+    ]
+    title = _TITLES[_measure(report, learner)].format(scored_noun(report).plural)
+    who = "alone and together" if joined else "by hospital"
+    caption = f"On each hospital’s own {scored_noun(report).plural}, {who}: {title}"
+    table = Table.of(caption, columns, visible, "forest")
+    if not joined:
+        table = table.without("alone").without("joining")
+    keys = [Key(index, False, "together: the model of all")]
+    if joined:
+        keys.insert(0, Key(int(LOCAL), True, "alone: a regression on its own records, without protection"))
+    intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
+    bar_words = ("bars are 95 % intervals" if joined else "bars are ± 1 standard error") if intervals else ""
+    hidden = f"the {MOST} extremes of {count(len(bars), 'hospital')}" if len(bars) > MOST else ""
+    note = "; ".join(filter(None, (bar_words, hidden)))
+    return [
+        Heading(caption),
+        Legend(keys, [("dashes", "an answer that looks at no record")]),
+        table,
+        Text(f"{note[0].upper()}{note[1:]}.", "fine") if note else None,
+    ]
+
+
+def _measure(report: RunReport, learner: LearnerReport) -> MeasureName:
+    """The figure's measure: that of `Joining`, which leads; without it, AUC wherever there is one."""
+    return report.lead if learner.joining or learner.pooled.auc is None else "AUC"
+
+
+def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
+    """Rows in the report's order; of many hospitals, by rising gain."""
+    measure = _measure(report, learner)
+    if any(site.gain for site in learner.joining):
+        bars = [
+            Bar(
+                site.curator,
+                _hundredfold(site.federation),
+                _hundredfold(site.regression),
+                None if site.constant is None else 100 * site.constant.value,
+                site.verdict,
+                0.0 if site.gain is None else site.gain.value,
+            )
+            for site in learner.joining
+        ]
+    else:
+        bars = []
+        for site in learner.sites:
+            score = site.headline(measure)
+            if score.value is not None:
+                low, high = ends(score.value, score.error)
+                constant = score.constant or 0.0
+                model = (100 * score.value, 100 * low, 100 * high)
+                bars.append(Bar(site.curator, model, None, 100 * constant, "no answer", score.value - constant))
+    return bars if len(bars) <= MOST else sorted(bars, key=lambda bar: bar.gain)
+
+
+def _hundredfold(score: ScoreInterval | None) -> tuple[float, float, float] | None:
+    return None if score is None else (100 * score.value, 100 * score.low, 100 * score.high)
+
+
+def _value(score: tuple[float, float, float] | None) -> str:
+    return decimal(None if score is None else score[0], 0)
+
+
+def _strip(bar: Bar, index: int, axis: Axis) -> Strip:
+    """A hospital's own regression above the model of all."""
+    dots = [
+        (shape, score[0], (score[1], score[2]), f"{words} {_value(score)} ({score[1]:.0f} to {score[2]:.0f})")
+        for shape, score, words in ((LOCAL, bar.regression, "alone"), (float(index), bar.model, "together"))
+        if score is not None
+    ]
+    marks = [] if bar.constant is None else [(bar.constant, "dashes")]
+    return Strip(axis, dots, marks=marks, apart=True)
