@@ -153,9 +153,10 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
         notes=(*order.chosen.notes, *cell_notes, *failures, *score_notes(scenario, learners, measure.constant)),
         positive=first.positive,
         records=first.records,
-        carrier=order.carrier,
         label=first.label,
+        units=first.units,
         classes=first.classes,
+        carrier=order.carrier,
     )
 
 
@@ -363,6 +364,11 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
 def _score(repeats: Sequence[RepeatScore]) -> Score:
     """Mean scores over repeats; the prevalence weights each record equally."""
     score = mean_of([repeat.last for repeat in repeats])
+    agreements = _present(repeat.last.agreement for repeat in repeats)
+    # Repeats whose test records form another number of groups, a rounded split, are left out of the means of groups.
+    alike = [agreement for agreement in agreements if len(agreement.counts) == len(agreements[0].counts)]
+    if alike:
+        score = msgspec.structs.replace(score, agreement=mean_of(alike))
     prevalences = [(repeat.last.prevalence, repeat.tested) for repeat in repeats if repeat.last.prevalence is not None]
     if prevalences:
         shares, records = zip(*prevalences, strict=True)

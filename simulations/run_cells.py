@@ -22,7 +22,7 @@ import polars as pl
 
 from expril.files import PRIVATE, private_folder, write_private
 from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
-from learner_node.models.label_model.additive import ShapeBin
+from learner_node.models.label_model.additive import ShapeBin, ShapeFunction
 from learner_node.strategies.additive import AdditiveModel
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
@@ -43,6 +43,7 @@ from protocol.run_index import (
     encode_transcript,
     file_name,
 )
+from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
 from simulations.notes import first_repeat_notes
 from simulations.records import Records, population_notes, sites_of
@@ -90,6 +91,7 @@ class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     records: tuple[RecordCounts, ...] = ()
     positive: str = ""
     label: str = ""
+    units: str = ""
     classes: tuple[str, ...] = ()
 
 
@@ -128,14 +130,16 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
         ledgers=evidence.ledgers,
     )
     if first:
+        schema = next(iter(repeat.sites.values())).steward.schema
         cell = msgspec.structs.replace(
             cell,
             notes=(*population_notes(scenario, records, repeat.sites), *first_repeat_notes(repeat)),
             curators=tuple(_curator_report(name, repeat) for name in repeat.sites),
             records=record_counts(repeat.sites),
             positive=positive_class(repeat.sites),
-            label=records.steward.label,
-            classes=records.steward.schema.classes,
+            label=schema.label,
+            units=schema.measure(schema.label),
+            classes=schema.classes,
         )
     return FinishedRepeat(cell, repeat, evidence, answers)
 
@@ -143,15 +147,33 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
 def _parts_of(learned: Learned | None) -> tuple[Part, ...]:
     """Shape functions of the pooled model; empty unless it is additive."""
     models = [] if learned is None else learned.models.get(POOLED, [])
-    shapes = models[-1].shape_functions if models and isinstance(models[-1], AdditiveModel) else ()
-    return tuple(
-        Part(attribute=shape.attribute, numeric=shape.numeric, bins=tuple(map(_bin, shape.bins))) for shape in shapes
+    if learned is None or not models or not isinstance(models[-1], AdditiveModel):
+        return ()
+    return tuple(_part(shape, learned.schema) for shape in models[-1].shape_functions)
+
+
+def _part(shape: ShapeFunction, schema: Schema) -> Part:
+    attribute = schema.find(shape.attribute)
+    return Part(
+        attribute=shape.attribute,
+        numeric=shape.numeric,
+        bins=tuple(map(_bin, shape.bins)),
+        units=schema.measure(shape.attribute),
+        description=attribute.description if attribute else "",
+        bounds=(attribute.lower, attribute.upper) if isinstance(attribute, NumericAttribute) else None,
     )
 
 
 def _bin(shape: ShapeBin) -> PartBin:
-    share = min(max(shape.share, 0.0), 1.0)
-    return PartBin(label=shape.label, share=share, log_odds=shape.log_odds, lower=shape.lower, upper=shape.upper)
+    return PartBin(
+        label=shape.label,
+        share=min(max(shape.share, 0.0), 1.0),
+        log_odds=shape.log_odds,
+        lower=shape.lower,
+        upper=shape.upper,
+        low=shape.low,
+        high=shape.high,
+    )
 
 
 def _curator_report(name: str, repeat: Repeat) -> CuratorReport:

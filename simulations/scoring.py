@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 from sklearn.metrics import roc_auc_score
 
 from learner_node.models.synthetic import pooled_estimate
@@ -36,6 +36,12 @@ from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
 from simulations.repeats import Outcome, Repeat
 from simulations.report.model import GRID, ClassRecall, ClassShare, Expected, RecordCounts, RocCurve, Score
+from simulations.report.outcome_values import QUANTILES, Agreement, Confusion
+
+GROUPS = (10, 5, 2, 1)
+"""Numbers of groups for predicted against observed numbers, the first that the records suffice for."""
+LEAST_RECORDS = 10
+"""Least mean number of records in a group."""
 
 Floats = NDArray[np.float64]
 Labels = NDArray[Any]
@@ -145,22 +151,85 @@ def _repeat_score(
     answers, best = _joined(answered), _joined({name: regression[name] for name in answered})
     value, tested = bounded(score(answered)), 0 if answers is None else len(answers.labels)
     clinical = two_class_scores(answers, thresholds, _known_prevalence(outcome.learned, key))
-    is_share = answers is not None and answers.labels.dtype.kind != "f"
+    r2_error, absolute_error = _number_errors(answers)
+    classes = len(next(iter(repeat.sites.values())).steward.schema.classes)
     last = Score(
         value=value,
-        value_se=binomial_error(value, tested) if value is not None and is_share else None,
+        value_se=r2_error if value is None or is_number(answers) else binomial_error(value, tested),
         constant=bounded(score({name: reference[name].majority for name in names})) or 0.0,
         regression=bounded(score(regression)) or 0.0,
         expected=_expected(key, outcome.learned, answers, value, clinical),
         further=further_score(answered),
         further_regression=further_score(regression),
         absolute=_over(answered, _absolute),
+        absolute_se=absolute_error,
+        absolute_constant=_over({name: reference[name].majority for name in answered}, _absolute),
+        agreement=agreement(answers),
+        confusion=confusion(answers, classes) if key == POOLED else None,
         absolute_regression=_over(regression, _absolute),
         recalls=_recalls(outcome.learned, answers, best) if key == POOLED else (),
         shares=_shares(key, outcome, repeat.sites),
         **clinical_fields(clinical, two_class_scores(best), curves=key == POOLED),
     )
     return RepeatScore(last, tested, tuple(map(_round_score, by_round)))
+
+
+def is_number(answers: Answers | None) -> bool:
+    """Whether the labels are numbers."""
+    return answers is not None and answers.labels.dtype.kind == "f"
+
+
+def _number_errors(answers: Answers | None) -> tuple[float | None, float | None]:
+    """Standard errors of R^2 and of the mean absolute error, from the spread among records; None for classes.
+
+    With squared errors e_i and squared distances v_i from the mean label, R^2 = 1 - e / v for their means e and v. Its
+    error is that of the mean of (e_i - (1 - R^2) v_i) / v.
+    """
+    if answers is None or not is_number(answers):
+        return None, None
+    off, about_mean = answers.labels - answers.predicted, answers.labels - answers.labels.mean()
+    variance, root = float(np.mean(about_mean**2)), np.sqrt(len(off))
+    absolute_error = float(np.std(np.abs(off)) / root)
+    if variance == 0.0:
+        return None, absolute_error
+    unexplained = float(np.mean(off**2)) / variance
+    error = float(np.std((off**2 - unexplained * about_mean**2) / variance) / root)
+    return min(error, -LEAST_SCORE), absolute_error
+
+
+def agreement(answers: Answers | None) -> Agreement | None:
+    """Predicted against observed numbers; None for classes, or if there are too few records for one group."""
+    if answers is None or not is_number(answers):
+        return None
+    groups = next((groups for groups in GROUPS if len(answers.labels) >= LEAST_RECORDS * groups), 0)
+    if not groups:
+        return None
+    # Records of one prediction have their middle rank, so that they stay together.
+    ranks = (rankdata(answers.predicted) - 0.5) / len(answers.labels)
+    places = np.minimum((groups * ranks).astype(np.int64), groups - 1)
+    rows = [_group(answers, places == number) for number in range(groups)]
+    columns = zip(*rows, strict=True)
+    counts, predicted, observed, errors, quantiles = map(tuple, columns)
+    return Agreement(counts=counts, predicted=predicted, observed=observed, observed_error=errors, quantiles=quantiles)
+
+
+def _group(answers: Answers, members: NDArray[np.bool_]) -> tuple[Any, ...]:
+    """A group's entries in the fields of `Agreement`."""
+    count, labels = int(members.sum()), answers.labels[members]
+    if not count:
+        return 0, None, None, None, (None,) * len(QUANTILES)
+    error = float(labels.std(ddof=1) / np.sqrt(count)) if count > 1 else None
+    quantiles = tuple(np.quantile(labels, QUANTILES).tolist())
+    return count, float(answers.predicted[members].mean()), float(labels.mean()), error, quantiles
+
+
+def confusion(answers: Answers | None, classes: int) -> Confusion | None:
+    """How many records of each of several classes are called what; None without records or for numbers."""
+    if answers is None or is_number(answers):
+        return None
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(counts, (answers.labels.astype(np.int64), answers.predicted.astype(np.int64)), 1)
+    return Confusion(counts=tuple(map(tuple, counts.tolist())))
 
 
 def bounded(value: float | None) -> float | None:
@@ -378,24 +447,17 @@ def expected(
 
 
 def expected_of_number(estimate: ErrorEstimate, labels: Floats, predicted: Floats) -> Expected | None:
-    """A learner's estimates in one repeat for a numeric label; None without an R^2, or if all n labels are equal.
-
-    With squared errors e_i and squared distances v_i from the mean label, R^2 = 1 - e / v for their means e and v. Its
-    error is that of the mean of (e_i - (1 - R^2) v_i) / v.
-    """
-    off, about_mean = labels - predicted, labels - labels.mean()
-    variance = float(np.mean(about_mean**2))
-    if estimate.r2 is None or estimate.r2_low is None or estimate.r2_high is None or variance == 0.0:
+    """A learner's estimates in one repeat for a numeric label; None without an R^2, or if all n labels are equal."""
+    answers = Answers(labels, predicted)
+    r2, (r2_error, absolute_error) = _score(answers), _number_errors(answers)
+    if estimate.r2 is None or estimate.r2_low is None or estimate.r2_high is None or r2 is None or r2_error is None:
         return None
-    unexplained = float(np.mean(off**2)) / variance
-    parts = ((off**2 - unexplained * about_mean**2) / variance, np.abs(off))
-    r2_error, absolute_error = (float(np.std(part)) / np.sqrt(len(labels)) for part in parts)
     absolute, low, high = estimate.absolute, estimate.absolute_low, estimate.absolute_high
     coverage = None
     if absolute is not None and low is not None and high is not None:
-        coverage = float(within(absolute, low, high, float(np.mean(np.abs(off))), absolute_error))
+        coverage = float(within(absolute, low, high, float(np.mean(np.abs(labels - predicted))), absolute_error or 0.0))
     # Below -1 an interval says no more.
-    agreement = within(estimate.r2, estimate.r2_low, estimate.r2_high, max(1.0 - unexplained, -1.0), r2_error)
+    agreement = within(estimate.r2, estimate.r2_low, estimate.r2_high, max(r2, -1.0), r2_error)
     return Expected(
         value=estimate.r2,
         low=estimate.r2_low,

@@ -18,6 +18,7 @@ from lab.cells import INFINITE, by_seed, grouped
 from lab.holdout.blog import TOLERANCE, blog_cost, questions
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES
 from lab.holdout.runs import LARGE, NAIVE, PROCEDURES, SOURCE, THRESHOLDOUT, Run
+from learner_node.scores.clinical import wilson
 
 Verdict = Literal["holds", "possible", "not seen", "open"]
 HOLDS: Verdict = "holds"
@@ -189,7 +190,7 @@ def hold(statement: Statement, data_sets: Sequence[Runs]) -> Claim:
     values = [statement.value(runs) for runs in data_sets]
     if statement.claimed is None:
         mean = Interval.of(100 * value for value in values)
-        low, high = wilson(sum(values), len(values))
+        low, high = (round(100 * end, 9) for end in wilson(sum(values) / len(values), len(values)))
         verdict = _verdict(low, high, MOST, 100.0, happened=any(values))
     else:
         mean = Interval.of(values)
@@ -209,16 +210,6 @@ def _verdict(low: float, high: float, least: float, most: float, *, happened: bo
     if low <= most and least <= high:
         return OPEN
     return POSSIBLE if happened else NOT_SEEN
-
-
-def wilson(hits: float, trials: int) -> tuple[float, float]:
-    """Ends in percent of Wilson's 95 % interval of a share."""
-    z = 1.959964
-    share, weight = hits / trials, z * z / trials
-    middle = (share + weight / 2) / (1 + weight)
-    half = z / (1 + weight) * (share * (1 - share) / trials + weight / (4 * trials)) ** 0.5
-    low, high = (round(100 * end, 9) for end in (middle - half, middle + half))
-    return max(0.0, low), min(100.0, high)
 
 
 SPREAD = (0.1, 0.9)  # quantiles between which a band lies: eight of ten data sets

@@ -29,6 +29,7 @@ from learner_node.scores.values import (
     check_shares,
 )
 from simulations.report.budget import CuratorReport, StudyReport, exact
+from simulations.report.outcome_values import Agreement, Amount, Confusion
 
 RELEASE = "release"
 REFUSAL = "refusal"
@@ -85,6 +86,8 @@ class PartBin(Checked, frozen=True, kw_only=True):
     log_odds: float
     lower: float
     upper: float
+    low: float | None = None  # low, high: edges of a bin of numbers, as of `ShapeBin`; None in earlier versions
+    high: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,6 +102,9 @@ class Part(Checked, frozen=True, kw_only=True):
     attribute: str
     numeric: bool
     bins: tuple[PartBin, ...]
+    units: str = ""  # of measurement; "" where the schema states none, and in earlier versions
+    description: str = ""  # likewise
+    bounds: tuple[float, float] | None = None  # of a number; None for levels, and in earlier versions
 
 
 class Expected(Checked, frozen=True, kw_only=True):
@@ -119,9 +125,9 @@ class Expected(Checked, frozen=True, kw_only=True):
     auc_high: Share | None = None
     ranks: Share | None = None  # share of repeats in which it concluded that its model ranks better than chance
     auc_coverage: Share | None = None
-    absolute: ErrorValue | None = None  # mean absolute error of a number, in its units
-    absolute_low: ErrorValue | None = None
-    absolute_high: ErrorValue | None = None
+    absolute: Amount | None = None  # mean absolute error of a number, in its units
+    absolute_low: Amount | None = None
+    absolute_high: Amount | None = None
     absolute_coverage: Share | None = None
 
     def __post_init__(self) -> None:
@@ -299,8 +305,8 @@ class Score(Checked, frozen=True, kw_only=True):
     expected: Expected | None = None  # by the learner; None where its answers cannot tell
     further: float | None = None  # a second score, the report's `further`
     further_regression: float | None = msgspec.field(default=None, name="further_ceiling")
-    absolute: ErrorValue | None = None  # mean absolute error of a number, in its units
-    absolute_regression: ErrorValue | None = msgspec.field(default=None, name="absolute_ceiling")
+    absolute: Amount | None = None  # mean absolute error of a number, in its units
+    absolute_regression: Amount | None = msgspec.field(default=None, name="absolute_ceiling")
     recalls: tuple[ClassRecall, ...] = ()  # of more than two classes
     shares: tuple[ClassShare, ...] = ()  # how common the positive one of two classes is, or each of more
     auc: Share | None = None
@@ -315,6 +321,10 @@ class Score(Checked, frozen=True, kw_only=True):
     operating_points: tuple[ThresholdScore, ...] = ()  # one for each threshold
     roc: RocCurve | None = None
     roc_regression: RocCurve | None = msgspec.field(default=None, name="roc_ceiling")
+    absolute_se: Amount | None = None  # over repeats; of one, by its test records
+    absolute_constant: Amount | None = None  # of always predicting the mean
+    agreement: Agreement | None = None  # predicted against observed numbers; None for classes and few records
+    confusion: Confusion | None = None  # of classes; of all sites only
 
     def headline(self, measure: MeasureName) -> Headline:
         """The score in the measure that leads: AUC, or `value` in the report's own."""
@@ -482,6 +492,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     carrier: str = "process"  # by which envelopes travelled, as `expril simulate --carrier` names it
     label: str = ""  # name of the label's column; "" in runs of earlier versions
     classes: tuple[str, ...] = ()  # of the label, class 0 first; empty for a number, and in runs of earlier versions
+    units: str = ""  # unit of measurement of a label that is a number; "" where none is stated
 
     def __post_init__(self) -> None:
         if not self.learners:

@@ -29,11 +29,12 @@ from lab.holdout.curator import (
     steward_of,
 )
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES, Part, Sizes, draw
-from lab.holdout.findings import STATEMENTS, Statement, bias, claims_of, findings, hold, kept_step, peak_at, wilson
+from lab.holdout.findings import STATEMENTS, Statement, bias, claims_of, findings, hold, kept_step, peak_at
 from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each, grow, with_intercept
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from lab.holdout.study import STUDY, document, study, tasks
 from lab.study import PAGE, Order
+from learner_node.scores.clinical import wilson
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.kinds.holdout import HOLDOUT
@@ -307,8 +308,8 @@ def test_a_statement_holds_by_its_share():
         assert results.low <= 10 * true <= results.high
     results = held([1.0, 1.0], None)
     assert (round(results.low), round(results.high), results.verdict) == (34, 100, "open")
-    low, high = wilson(5, 10)
-    assert (round(low, 1), round(high, 1)) == (23.7, 76.3)
+    low, high = wilson(0.5, 10)
+    assert (round(low, 3), round(high, 3)) == (0.237, 0.763)
 
 
 def test_claims_are_of_data_sets_that_all_three_procedures_have():
