@@ -24,13 +24,16 @@ from protocol.rationals import parse_rational
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from protocol.strict_toml import suggest
 from simulations.carriers.stages import stage_of
+from simulations.joining import joining_of
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import load_records
 from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
 from simulations.report.budget import StudyReport
 from simulations.report.model import (
     CurvePoint,
+    Joining,
     LearnerReport,
+    MeasureName,
     RunReport,
     Score,
     SiteAnswers,
@@ -137,7 +140,7 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
         note for name, repeats in cells_of.items() for note in failure_notes(name, _failures(repeats), len(cells))
     ]
     cell_notes = chain.from_iterable(cell.notes for cell in cells)
-    return RunReport(
+    report = RunReport(
         title=scenario.title,
         description=f"{' '.join(scenario.description.split())} {how_records_were_split(scenario)}".strip(),
         created=created,
@@ -157,6 +160,22 @@ def report_of(order: Order, cells: Sequence[RepeatCell], created: str) -> RunRep
         units=first.units,
         classes=first.classes,
         carrier=order.carrier,
+    )
+    return msgspec.structs.replace(
+        report,
+        learners=tuple(
+            msgspec.structs.replace(learner, joining=_joining(cells_of[learner.learner], report.lead))
+            for learner in learners
+        ),
+    )
+
+
+def _joining(repeats: Sequence[LearnerCell], measure: MeasureName) -> tuple[Joining, ...]:
+    """Whether joining pays, by site; empty where no repeat compared."""
+    names = dict.fromkeys(name for repeat in repeats for name in repeat.joining)
+    return tuple(
+        joining_of(name, [repeat.joining[name] for repeat in repeats if name in repeat.joining], measure)
+        for name in names
     )
 
 

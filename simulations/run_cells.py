@@ -45,6 +45,7 @@ from protocol.run_index import (
 )
 from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
+from simulations.joining import JoiningScores
 from simulations.notes import first_repeat_notes
 from simulations.records import Records, population_notes, sites_of
 from simulations.references import Answers
@@ -75,6 +76,7 @@ class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     left_out: dict[str, str] = {}  # likewise
     parts: tuple[Part, ...] = ()  # shape functions of an additive model, in the first repeat
     validation: ValidationReport | None = None
+    joining: dict[str, JoiningScores] = {}  # by site
 
 
 class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -110,16 +112,18 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
     """Score a repeat. A repeat without evidence cannot be audited."""
     evidence, first = evidence or Evidence(), repeat.number == 0
     learners, answers = {}, {}
-    for outcome, scores, predictions in score_repeat(repeat, scenario.thresholds):
-        study, answers[outcome.learner.name] = outcome.study, predictions
+    for scored in score_repeat(repeat, scenario.thresholds):
+        outcome = scored.outcome
+        study, answers[outcome.learner.name] = outcome.study, scored.answers
         learners[outcome.learner.name] = LearnerCell(
-            scores=scores,
+            scores=scored.scores,
             costs=costs_of(outcome, repeat),
             failures=outcome.failures,
             outcomes={name: tuple(outcomes) for name, outcomes in study.outcomes.items()} if study else {},
             left_out=study.left_out if study else {},
             parts=_parts_of(outcome.learned) if first else (),
             validation=validation_report(outcome, repeat),
+            joining=scored.joining,
         )
     cell = RepeatCell(
         key=repeat.number,

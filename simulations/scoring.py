@@ -32,6 +32,15 @@ from learner_node.strategies.base import (
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
 from protocol.record_frames import encode_labels
+from simulations.joining import (
+    CONSTANT,
+    FEDERATION,
+    POOLED_REGRESSION,
+    REGRESSION,
+    JoiningScores,
+    joining_scores,
+    joins,
+)
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
 from simulations.repeats import Outcome, Repeat
@@ -118,21 +127,47 @@ def further_score(answers: Mapping[str, Answers]) -> float | None:
     return _over(answers, _further_score)
 
 
-def score_repeat(
-    repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS
-) -> Iterator[tuple[Outcome, dict[str, RepeatScore], Mapping[str, Answers]]]:
-    """Score each learner of a repeat; `thresholds` are those of the clinical scores.
+@dataclass(frozen=True)
+class ScoredLearner:
+    """A learner's outcome in a repeat, and what its models are worth."""
 
-    Yields its outcome; the scores by site, where "" (all sites) comes first; and its last model's answers for each
-    site's test records.
-    """
+    outcome: Outcome
+    scores: dict[str, RepeatScore]  # by site, where "" (all sites) comes first
+    answers: Mapping[str, Answers]  # the last model's, for each site's test records
+    joining: dict[str, JoiningScores]  # by site; empty where there is no joint model
+
+
+def score_repeat(repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS) -> Iterator[ScoredLearner]:
+    """Score each learner of a repeat; `thresholds` are those of the clinical scores."""
     local, pooled = references(repeat.sites)
     for outcome in repeat.outcomes:
         rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
         names, _ = sites_of(outcome.learner, repeat.sites)
         scores = {POOLED: _repeat_score(POOLED, names, outcome, repeat, rounds, pooled, thresholds)}
         scores |= {name: _repeat_score(name, [name], outcome, repeat, rounds, local, thresholds) for name in names}
-        yield outcome, scores, rounds[-1] if rounds else {}
+        answers = rounds[-1] if rounds else {}
+        joining = {}
+        if joins(outcome.learner, names):
+            joining = {name: _joining(name, repeat, answers, local, pooled) for name in names}
+        yield ScoredLearner(outcome, scores, answers, joining)
+
+
+def _joining(
+    name: str,
+    repeat: Repeat,
+    answers: Mapping[str, Answers],
+    local: Mapping[str, Reference],
+    pooled: Mapping[str, Reference],
+) -> JoiningScores:
+    """The site's models on its test records."""
+    models = {
+        CONSTANT: local[name].majority,
+        REGRESSION: local[name].regression,
+        POOLED_REGRESSION: pooled[name].regression,
+    }
+    if name in answers:
+        models[FEDERATION] = answers[name]
+    return joining_scores(repeat.sites[name], models)
 
 
 def _repeat_score(

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from learner_node.scores.performance import Interval, OperatingPoint
 from learner_node.scores.values import (
+    LEAST_SCORE,
     CalibrationCurve,
     Checked,
     ErrorValue,
@@ -42,6 +43,8 @@ RARE = 0.3
 _OUTCOME = re.compile(r"release|late|vanished|left out|refusal:[^\s:][^\n]*")
 
 MeasureName = Literal["accuracy", "R²", "AUC"]
+Difference = Annotated[float, msgspec.Meta(ge=LEAST_SCORE, le=-LEAST_SCORE)]
+"""A score, or a difference of two; of R^2 it may exceed 1."""
 JoiningVerdict = Literal["pays", "does not pay", "not shown", "no answer"]
 CHANCE = 0.5
 """AUC of a ranking that ignores the records."""
@@ -342,9 +345,9 @@ class SiteScore(Score, frozen=True, kw_only=True):
 class ScoreInterval(Checked, frozen=True, kw_only=True):
     """A score, or the difference of two, with the ends of its 95 % interval; `low <= value <= high`."""
 
-    value: ScoreValue
-    low: ScoreValue
-    high: ScoreValue
+    value: Difference
+    low: Difference
+    high: Difference
 
     def __post_init__(self) -> None:
         super().__post_init__()
