@@ -41,6 +41,8 @@ from simulations.report.clinical import (
     record_table,
     validation_sections,
 )
+from simulations.report.joining import TITLE as JOINING
+from simulations.report.joining import all_joining, joining_blocks, joining_table
 from simulations.report.model import (
     LEFT_OUT,
     RELEASE,
@@ -144,8 +146,10 @@ def run_document(report: RunReport) -> Document:
         Section("", [run_brief(report)], PAPER),
         Section("", [notes if notes.items else None], PAGE),
         Section(score_line(report), [_cards(report, rows), None if curve else _no_curve(report)], PAGE),
+        Section(JOINING, list(joining_blocks(report)), PAGE),
         Section(f"{WORDS[report.lead].score_title} by curator", list(_sites(report, rows)), PAGE),
         Section("", [_results(report, rows)], TERMINAL),
+        Section("", [joining_table(report)], TERMINAL),
         *clinical_sections(report),
         *class_sections(report),
         Section(f"{WORDS[report.lead].score_title} after each round", [curve], PAGE),
@@ -575,6 +579,7 @@ def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block
     ]
     headings = ["learner", "round", f"{report.measure} ± se", "AUC", "se"][: 5 if report.ranks else 3]
     yield from _sortable(text_table("Pooled scores by round", headings, points, numbers=True))
+    yield from _sortable(all_joining(report))
     if len(report.records) > FEW:
         yield from _sortable(record_table(report, report.records))
     spent = [
