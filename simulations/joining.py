@@ -234,11 +234,11 @@ class _Comparison:
     def __init__(self, curator: str, repeats: Sequence[JoiningScores], measure: MeasureName) -> None:
         self._curator, self._repeats, self._share = curator, repeats, measure != "R²"
         self._continuous = measure != "accuracy"
-        self._scored = [repeat.measures[measure] for repeat in repeats if measure in repeat.measures]
+        self._paired = [repeat.measures[measure] for repeat in repeats if measure in repeat.measures]
         self._reason = next((reason for repeat in repeats if (reason := repeat.reasons.get(measure))), "")
         self._tested = float(np.mean([repeat.tested for repeat in repeats]))
         self._private = float(np.mean([repeat.private for repeat in repeats]))
-        self._size = float(np.mean([scored.size for scored in self._scored])) if self._scored else 0.0
+        self._size = float(np.mean([entry.size for entry in self._paired])) if self._paired else 0.0
 
     @property
     def joining(self) -> Joining:
@@ -261,18 +261,18 @@ class _Comparison:
     def _pairs(self, *names: str) -> list[tuple[float, ...]]:
         """The scores of these models in the repeats that have all of them."""
         places = [MODELS.index(name) for name in names]
-        rows = ([scored.values[place] for place in places] for scored in self._scored)
+        rows = ([entry.values[place] for place in places] for entry in self._paired)
         return [tuple(value for value in row if value is not None) for row in rows if None not in row]
 
     def _mean(self, *names: str, among: tuple[str, ...]) -> MeanScore | None:
         """The mean score of one model, or difference of two, over the repeats that have all models of `among`."""
         places, needed = [MODELS.index(name) for name in names], [MODELS.index(name) for name in among]
-        scored = [entry for entry in self._scored if all(entry.values[place] is not None for place in needed)]
-        if not scored:
+        entries = [entry for entry in self._paired if all(entry.values[place] is not None for place in needed)]
+        if not entries:
             return None
-        columns = [[entry.values[place] or 0.0 for entry in scored] for place in places]
+        columns = [[entry.values[place] or 0.0 for entry in entries] for place in places]
         values = columns[0] if len(columns) == 1 else [a - b for a, b in zip(*columns, strict=True)]
-        within = [entry.variance(*places) for entry in scored]
+        within = [entry.variance(*places) for entry in entries]
         return mean_score(values, within, self._size, self._tested, self._private)
 
     def _single(self, name: str) -> ScoreInterval | None:
@@ -314,7 +314,7 @@ class _Comparison:
         shared = means[0].variance + means[1].variance - difference.variance
         if self._continuous:
             return float(np.clip(shared / (2.0 * product), -1.0, 1.0))
-        sets = self._tested + (1.0 - self._tested) / len(self._scored) if len(self._scored) > 1 else 1.0
+        sets = self._tested + (1.0 - self._tested) / len(self._paired) if len(self._paired) > 1 else 1.0
         shared = max(shared - sets / self._size**2, min(shared, 0.0))
         return float(np.clip(shared / (2.0 * product), -1.0, 1.0))
 

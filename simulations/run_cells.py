@@ -112,18 +112,18 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
     """Score a repeat. A repeat without evidence cannot be audited."""
     evidence, first = evidence or Evidence(), repeat.number == 0
     learners, answers = {}, {}
-    for scored in score_repeat(repeat, scenario.thresholds):
-        outcome = scored.outcome
-        study, answers[outcome.learner.name] = outcome.study, scored.answers
+    for result in score_repeat(repeat, scenario.thresholds):
+        outcome = result.outcome
+        study, answers[outcome.learner.name] = outcome.study, result.answers
         learners[outcome.learner.name] = LearnerCell(
-            scores=scored.scores,
+            scores=result.scores,
             costs=costs_of(outcome, repeat),
             failures=outcome.failures,
             outcomes={name: tuple(outcomes) for name, outcomes in study.outcomes.items()} if study else {},
             left_out=study.left_out if study else {},
             parts=_parts_of(outcome.learned) if first else (),
             validation=validation_report(outcome, repeat),
-            joining=scored.joining,
+            joining=result.joining,
         )
     cell = RepeatCell(
         key=repeat.number,
