@@ -8,7 +8,7 @@ import msgspec
 
 from expril.files import read_text_file
 from protocol.odds import PrivacyUnit
-from protocol.schema import MOST_CLASSES, Attribute, Name, Schema, Units
+from protocol.schema import MOST_CLASSES, Attribute, Name, Schema, Units, day_number
 from protocol.strict_toml import convert, parse_toml
 
 
@@ -70,7 +70,10 @@ def _in_days(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attribute_in_days(attribute: Any) -> Any:
-    if not isinstance(attribute, dict) or type(start := attribute.get("days_since")) is not dt.date:
+    start = attribute.get("days_since") if isinstance(attribute, dict) else None
+    if isinstance(start, str) and day_number(start) is not None:  # in quotes
+        start = dt.date.fromisoformat(start)
+    if type(start) is not dt.date:
         return attribute
     changed: dict[str, Any] = {"days_since": start.isoformat()}
     for bound in ("lower", "upper"):

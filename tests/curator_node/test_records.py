@@ -39,7 +39,8 @@ from curator_node.site import RECORDS, create_site, open_site
 from protocol.errors import ConfigurationError
 from protocol.messages import Card, Release, StudyAccepted, StudyClosed
 from protocol.partitions import FeatureBins
-from protocol.record_frames import column_texts
+from protocol.record_frames import column_texts, encode_frame
+from protocol.schema import NumericAttribute, Schema
 
 # five records: a single undeclared level is more than a tenth
 pytestmark = [
@@ -474,6 +475,28 @@ def test_columns_are_what_a_schema_reads_in_batches_of_any_size(database, tmp_pa
         )
 
 
+def test_dates_of_a_database_are_days(database, tmp_path):
+    url, _ = database
+    born = NumericAttribute("d", -9000.0, 9000.0, days_since="2020-02-01")
+    schema = Schema((born,), "c", ("no", "yes"))
+    for query, day in (
+        ("SELECT d FROM stays ORDER BY a", -1.0),
+        ("SELECT CAST(d AS VARCHAR(10)) AS d FROM stays ORDER BY a", -1.0),
+        ("SELECT '2020-01-31 18:00:00+00' AS d FROM stays", -0.25),
+    ):
+        values = encode_frame(read_records(source(tmp_path, url, query)), schema).column("d")
+        assert set(values[~np.isnan(values)]) == {day}
+
+
+def test_times_of_postgresql_are_days_in_utc(postgres, tmp_path, monkeypatch):
+    monkeypatch.setenv("RECORDS_URL", postgres.url(postgres.new_database()))
+    (tmp_path / "source.toml").write_text("url_env = 'RECORDS_URL'\nquery_file = 'q.sql'\n")
+    (tmp_path / "q.sql").write_text("SELECT timestamptz '2020-01-01 01:00+13' AS d, timestamp '2020-01-01 06:00' AS e")
+    frame = read_database(tmp_path / "source.toml")
+    attributes = (NumericAttribute(name, -9.0, 9.0, days_since="2020-01-01") for name in "de")
+    assert encode_frame(frame, Schema(tuple(attributes), "c", ("no", "yes"))).numeric.tolist() == [[-0.5, 0.25]]
+
+
 def test_types_of_postgresql_keep_every_digit(postgres, tmp_path):
     name = postgres.new_database()
     query = """SELECT true AS yes, 12345678901234567890 AS long, 0.10::numeric(8, 4) AS cents, 'NaN'::float8 AS nan,
@@ -682,6 +705,23 @@ def test_more_than_a_tenth_beyond_the_bounds_is_told(bad):
     (text,) = heard(age=mixed(bad, 50.0, N // 10 + 1))[0]
     assert text.startswith("more than a tenth of the values of 'age' lie outside the declared bounds")
     assert "check the bounds" in text
+
+
+def test_a_sentinel_is_hinted_at_and_no_news_once_it_is_declared():
+    sentinels = mixed(999.0, 50.0, N // 2)
+    (text,) = heard(age=sentinels)[0]
+    assert "if a value stands for a missing one, declare it: missing = [...]" in text
+    assert "999" not in text
+    texts = mixed("unknown", "f", N // 2)
+    assert "if a text stands for a missing value, declare it: missing = [...]" in heard(sex=texts)[0][0]
+    plain = steward_file(round_size=N)
+    codes = {"age": (999,), "sex": ("unknown",)}
+    attributes = (
+        msgspec.structs.replace(attribute, missing=codes.get(attribute.name, msgspec.UNSET))
+        for attribute in plain.attributes
+    )
+    declared = msgspec.structs.replace(plain, attributes=tuple(attributes))
+    assert heard(declared, age=sentinels, sex=texts)[0] == []
 
 
 def test_values_on_the_bounds_are_within():

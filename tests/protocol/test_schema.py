@@ -322,6 +322,8 @@ def test_a_schema_file_has_bounds_as_dates_or_as_days_and_they_are_the_same_on_t
     days = FILE.replace("2018-01-01", "-365").replace("2024-12-31", "2191")
     days = days.replace("1900-01-01", '"1900-01-01"').replace("9999-12-31T23:59:59", '"9999-12-31T23:59:59"')
     assert encode(read_schema_file(days).schema) == encode(schema)
+    quoted = FILE.replace("days_since = 2019-01-01", 'days_since = "2019-01-01"')
+    assert encode(read_schema_file(quoted).schema) == encode(schema)
     admitted = schema.find("admitted")
     assert (admitted.lower, admitted.upper) == (-365.0, 2191.0)
     assert admitted.missing == ("1900-01-01", "9999-12-31T23:59:59", "unknown")
