@@ -166,7 +166,7 @@ def _worth(facts: Object) -> Section:
         notes.append(f"The model {beats} the majority class, and {ranks} records better than chance, at level 2.5 %.")
     notes += [f"Note: {facts['advice']}."] if facts["advice"] else []
     notes += [f"The validation brought nothing: {facts['validation_failure']}"] if facts["validation_failure"] else []
-    table = Table.of("What the model is worth", columns, rows)
+    table = Table.of("What the model is worth", columns, rows, "rows")
     return Section("What the model is worth", [Text(lead), table, *(Text(note, "fine") for note in notes)])
 
 
