@@ -26,11 +26,9 @@ from scipy.stats import t as student
 
 from learner_node.scores.performance import LEVEL
 from learner_node.scores.values import LEAST_SCORE
-from learner_node.study.pooling import SITE
 from simulations.records import SiteRecords
 from simulations.references import Answers, Labels
 from simulations.report.model import Joining, MeasureName, ScoreInterval
-from simulations.scenario import LearnerScenario
 
 Floats = NDArray[np.float64]
 
@@ -74,18 +72,14 @@ class JoiningScores(msgspec.Struct, frozen=True, omit_defaults=True):
     records: int  # test records
     tested: float  # share of the site's units that test
     private: float  # share of the site's units that are private
-    reasons: dict[str, str] = {}  # measure -> why a score is None
+    reasons: dict[str, str] = {}  # measure -> why a score is None; `OTHERS` -> why there is no model of all others
 
 
-def joins(learner: LearnerScenario, sites: Sequence[str]) -> bool:
-    """Whether a learner that asks these sites makes one model of them."""
-    return len(sites) > 1 and learner.pooling != SITE
-
-
-def joining_scores(site: SiteRecords, answers: Mapping[str, Answers]) -> JoiningScores:
+def joining_scores(site: SiteRecords, answers: Mapping[str, Answers], absent: str = "") -> JoiningScores:
     """Compare models on a site's test records.
 
-    `answers` maps names of `MODELS` to their answers for these records; the constant is among them.
+    `answers` maps names of `MODELS` to their answers for these records; the constant is among them. `absent` says why
+    the others' model is not, where it was to be made.
     """
     unit = site.steward.unit if site.steward.unit in site.test.columns else None
     sizes = {
@@ -94,7 +88,7 @@ def joining_scores(site: SiteRecords, answers: Mapping[str, Answers]) -> Joining
     }
     units = None if unit is None else np.unique(site.test[unit].to_numpy(), return_inverse=True)[1]
     labels, total = answers[CONSTANT].labels, sum(sizes.values())
-    measures, reasons = {}, {}
+    measures, reasons = {}, {OTHERS: absent} if absent else {}
     for measure in ("R²",) if labels.dtype.kind == "f" else ("accuracy", "AUC"):
         columns = {name: column for name, entry in answers.items() if (column := _column(measure, entry)) is not None}
         if measure == "AUC":
@@ -236,6 +230,7 @@ class _Comparison:
         self._continuous = measure != "accuracy"
         self._paired = [repeat.measures[measure] for repeat in repeats if measure in repeat.measures]
         self._reason = next((reason for repeat in repeats if (reason := repeat.reasons.get(measure))), "")
+        self._absent = next((reason for repeat in repeats if (reason := repeat.reasons.get(OTHERS))), "")
         self._tested = float(np.mean([repeat.tested for repeat in repeats]))
         self._private = float(np.mean([repeat.private for repeat in repeats]))
         self._size = float(np.mean([entry.size for entry in self._paired])) if self._paired else 0.0
@@ -255,7 +250,7 @@ class _Comparison:
             equal=sum(gain == 0 for gain in gains),
             repeats=len(gains),
             records=round(float(np.mean([repeat.records for repeat in self._repeats]))),
-            reason="" if gains else self._reason,
+            reason=self._reason if not gains else "" if self._pairs(OTHERS) else self._absent,
         )
 
     def _pairs(self, *names: str) -> list[tuple[float, ...]]:

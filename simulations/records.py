@@ -388,6 +388,15 @@ def require_classes(learner: LearnerScenario, steward: SchemaFile) -> None:
         raise ConfigurationError(f"learner {learner.name!r}: validate is for a label of two classes; leave it out")
 
 
+def require_others(scenario: Scenario, sites: Mapping[str, SiteRecords]) -> None:
+    """Raise ConfigurationError if one site is to be left out, and no learner makes one model of several."""
+    if scenario.leave_one_out and not any(learner.joins(sites_of(learner, sites)[0]) for learner in scenario.learners):
+        raise ConfigurationError(
+            "leave_one_out needs a learner that makes one model of at least two curators; ask more of them, or leave "
+            "it out"
+        )
+
+
 def site_doubts(scenario: Scenario, records: Records) -> list[str]:
     """A warning if the column that names the site is also an attribute."""
     site = records.dataset.site if scenario.data.sites.how == "site" else None
@@ -423,6 +432,7 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
         doubts += complaints_about(*encode_and_count_moved(records.dataset.frame, records.steward.schema))
     doubts += site_doubts(scenario, records)
     sites = split_records(scenario, records, 0)
+    require_others(scenario, sites)
     for learner in scenario.learners:
         curators, sources = sites_of(learner, sites)
         learner_doubts = doubts_about(

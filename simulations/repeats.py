@@ -17,6 +17,7 @@ from curator_node.ledger.checks import CheckedLedger
 from curator_node.ledger.studies import StudyKey
 from learner_node.questions.validation import Validation, validate
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
+from learner_node.strategies.base import AnyModel
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.learn import Learned, learn
 from learner_node.study.session import Session
@@ -41,7 +42,7 @@ from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.stages import IN_PROCESS, Stage
 from simulations.kinds import SIMULATED_READERS
 from simulations.paper_ratio import SIMULATED_KINDS
-from simulations.records import Records, SiteRecords, require_classes, sites_of, split_records
+from simulations.records import Records, SiteRecords, require_classes, require_others, sites_of, split_records
 from simulations.report.budget import STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
 
@@ -67,6 +68,8 @@ class Outcome:
     validation: Validation | None = None
     validation_study: Study | None = None
     validation_failure: str = ""
+    others: dict[str, AnyModel] = field(default_factory=dict)  # site -> the same learner's model of all its other sites
+    others_failures: dict[str, str] = field(default_factory=dict)  # site -> why there is no such model
 
     @property
     def failures(self) -> dict[str, str]:
@@ -115,6 +118,7 @@ def run_repeat(
     """
     keys = keys or {learner.name: SigningKey.generate() for learner in scenario.learners}
     sites = split_records(scenario, records, repeat)
+    require_others(scenario, sites)
     results: list[Repeat] = []
 
     def ask(curators: Mapping[str, CuratorFacts], carrier: Carrier) -> None:
@@ -134,27 +138,12 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
     for learner in scenario.learners:
         curators, sources = sites_of(learner, repeat.sites)
         require_classes(learner, repeat.sites[sources[0]].steward)
-        federation = Federation(
-            curators={name: repeat.curators[name].identity for name in curators},
-            key=keys[learner.name],
-            carrier=carrier,
-            all_or_none=learner.all_or_none,
-            allow_not_private=any(curator.label != LABEL for curator in repeat.curators.values()),
-            readers=SIMULATED_READERS,
-        )
+        federation = federate(learner, {name: repeat.curators[name] for name in curators}, keys[learner.name], carrier)
         source = pl.concat([repeat.sites[name].source for name in sources])
         outcome = Outcome(learner, None, None, federation.key.public)
         try:
-            outcome.learned = learn(
-                federation,
-                source.drop(repeat.sites[sources[0]].steward.label),
-                learner.budget,
-                strategy=learner.strategy,
-                options=learner.options,
-                pooling=learner.pool,
-                seed=scenario.seed * 1_000_003 + repeat.number,
-                progress=tick,
-            )
+            unlabelled = source.drop(repeat.sites[sources[0]].steward.label)
+            outcome.learned = fit(learner, federation, unlabelled, scenario.seed * 1_000_003 + repeat.number, tick)
             outcome.study = outcome.learned.study
         except NoCuratorError as error:
             outcome.failure = str(error)
@@ -164,6 +153,34 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
             tick("validating", 0, 0)
             _validate(outcome, federation, source, scenario)
             tick("validating", 1, 1)
+
+
+def federate(
+    learner: LearnerScenario, curators: Mapping[str, CuratorFacts], key: SigningKey, carrier: Carrier
+) -> Federation:
+    """A learner's curators, with the key that it asks with."""
+    return Federation(
+        curators={name: curator.identity for name, curator in curators.items()},
+        key=key,
+        carrier=carrier,
+        all_or_none=learner.all_or_none,
+        allow_not_private=any(curator.label != LABEL for curator in curators.values()),
+        readers=SIMULATED_READERS,
+    )
+
+
+def fit(learner: LearnerScenario, federation: Federation, source: pl.DataFrame, seed: int, tick: Tick) -> Learned:
+    """Run a learner's study, with its source's records without labels. Raises what `learn` raises."""
+    return learn(
+        federation,
+        source,
+        learner.budget,
+        strategy=learner.strategy,
+        options=learner.options,
+        pooling=learner.pool,
+        seed=seed,
+        progress=tick,
+    )
 
 
 def _validate(outcome: Outcome, federation: Federation, source: pl.DataFrame, scenario: Scenario) -> None:

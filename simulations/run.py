@@ -25,6 +25,7 @@ from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from protocol.strict_toml import suggest
 from simulations.carriers.stages import stage_of
 from simulations.joining import joining_of
+from simulations.leave_one_out import leave_one_out
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import load_records
 from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
@@ -122,6 +123,8 @@ def run_scenario(
             repeat = run_repeat(scenario, records, number, keys=signers, ledgers=stored, stage=stage, tick=tick)
             evidence = evidence_of(repeat, before, with_ledgers=stored is not None)
             before += len(evidence.transcripts)
+            if scenario.leave_one_out:
+                leave_one_out(scenario, repeat, stage, tick)
             tick("scoring", 0, 0)
             finished = finish(repeat, scenario, records, evidence)
             cells.append(folder.keep(finished) if folder else finished.cell)
@@ -207,6 +210,7 @@ def simulate(
     repeats: int | None = None,
     seed: int | None = None,
     epsilon: Amount | None = None,
+    leave_one_out: bool = False,
     large_epsilon: bool = False,
     models: str = ONLY_FIRST,
     base: str | Path | None = None,
@@ -222,6 +226,7 @@ def simulate(
         repeats: in place of the scenario's, from 1.
         seed: in place of the scenario's; of splits and learners, never of noise.
         epsilon: of every learner, in place of its own.
+        leave_one_out: also learns, for each site, from all other sites (docs/joining.md).
         large_epsilon: confirms an epsilon that protects little.
         models: which repeats' models are kept: "first", "all" or "none".
         base: folder from which the scenario's paths start; None takes the scenario file's own.
@@ -238,7 +243,9 @@ def simulate(
     if epsilon is not None and not large_epsilon:
         require_confirmed([parse_rational(epsilon)], how="large_epsilon=True")
     typed = {"repeats": repeats, "seed": seed, "epsilon": None if epsilon is None else str(epsilon)}
-    changes = {key: value for key, value in typed.items() if value is not None}
+    changes: dict[str, int | str] = {key: value for key, value in typed.items() if value is not None}
+    if leave_one_out:
+        changes["leave_one_out"] = True
     name = of_newest(str(scenario))
     chosen = choose(name, changes, None if base is None else Path(base))
     records = load_records(chosen.scenario, chosen.folder)

@@ -30,10 +30,10 @@ FORMAT = 1
 MODELS_OF = ("first", "all", "none")
 """Repeats whose models are kept."""
 ONLY_FIRST, ALL, NONE = MODELS_OF
-CHANGED = frozenset({"repeats", "seed", "epsilon"})
+CHANGED = frozenset({"repeats", "seed", "epsilon", "leave_one_out"})
 """What a command may change in a scenario: keys of it, and every learner's epsilon."""
 
-Change = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
+Change = bool | Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class RunChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,8 +113,9 @@ def typed_command(scenario: str, options: Mapping[str, object]) -> str:
 
 
 def typed_options(options: Mapping[str, object]) -> str:
-    """The options as they are typed, without those that are empty."""
-    return "".join(f" --{name} {value}" for name, value in options.items() if value not in ("", None))
+    """The options as they are typed, without those that are empty; one that is True is typed without a value."""
+    typed = {name.replace("_", "-"): value for name, value in options.items() if value not in ("", None)}
+    return "".join(f" --{name}" if value is True else f" --{name} {value}" for name, value in typed.items())
 
 
 def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None) -> ChosenScenario:

@@ -17,7 +17,7 @@ from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_t
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.budget import Budget
 from learner_node.study.doubts import is_large, require_confirmed
-from learner_node.study.pooling import POOLINGS, SUM, Pooling
+from learner_node.study.pooling import POOLINGS, SITE, SUM, Pooling
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.mistakes import did_you_mean, first_repeated
@@ -249,6 +249,10 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validate: Written | None = None
     recalibrate: bool = False  # whether its answers recalibrate the model, too; at no further cost
 
+    def joins(self, sites: Sequence[str]) -> bool:
+        """Whether it makes one model of several curators, if these are the sites that it asks."""
+        return len(sites) > 1 and self.pooling != SITE
+
     @property
     def budget(self) -> Budget:
         """The exact epsilons of its study and validation, and the purpose."""
@@ -309,6 +313,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Seed = 0  # of splits and the learners' own choices; never of noise
     # where probabilities of two classes become decisions, see `learner_node.scores.thresholds`
     thresholds: tuple[Threshold, ...] = DEFAULT_THRESHOLDS
+    # whether each learner also learns from all but one of its sites, for each site: one more study a site and repeat
+    leave_one_out: bool = False
     noise_seed: Seed | None = None  # if given, noise comes from this seed, nothing is private, and every report says so
 
     def __post_init__(self) -> None:
@@ -321,6 +327,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             read_thresholds(self.thresholds)
         except ConfigurationError as error:
             raise ValueError(f"thresholds: {error}") from None
+        if self.leave_one_out and all(learner.pooling == SITE for learner in self.learners):
+            raise ValueError(
+                'leave_one_out needs a learner that makes one model of several curators; pooling = "site" keeps their '
+                "answers apart"
+            )
         learners = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - learners:

@@ -35,11 +35,11 @@ from protocol.record_frames import encode_labels
 from simulations.joining import (
     CONSTANT,
     FEDERATION,
+    OTHERS,
     POOLED_REGRESSION,
     REGRESSION,
     JoiningScores,
     joining_scores,
-    joins,
 )
 from simulations.records import SiteRecords, sites_of
 from simulations.references import Answers, LabelledRecords, Reference, labelled, references
@@ -147,13 +147,14 @@ def score_repeat(repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRES
         scores |= {name: _repeat_score(name, [name], outcome, repeat, rounds, local, thresholds) for name in names}
         answers = rounds[-1] if rounds else {}
         joining = {}
-        if joins(outcome.learner, names):
-            joining = {name: _joining(name, repeat, answers, local, pooled) for name in names}
+        if outcome.learner.joins(names):
+            joining = {name: _joining(name, outcome, repeat, answers, local, pooled) for name in names}
         yield ScoredLearner(outcome, scores, answers, joining)
 
 
 def _joining(
     name: str,
+    outcome: Outcome,
     repeat: Repeat,
     answers: Mapping[str, Answers],
     local: Mapping[str, Reference],
@@ -162,12 +163,14 @@ def _joining(
     """The site's models on its test records."""
     models = {
         CONSTANT: local[name].majority,
-        REGRESSION: local[name].regression,
+        REGRESSION: local[name].tuned or local[name].regression,
         POOLED_REGRESSION: pooled[name].regression,
     }
     if name in answers:
         models[FEDERATION] = answers[name]
-    return joining_scores(repeat.sites[name], models)
+    if name in outcome.others:
+        models[OTHERS] = _answers(outcome.others[name], labelled(repeat.sites[name].test, repeat.sites[name]))
+    return joining_scores(repeat.sites[name], models, outcome.others_failures.get(name, ""))
 
 
 def _repeat_score(

@@ -48,6 +48,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     epsilon: Annotated[
         str, typer.Option(help="Every learner's epsilon, instead of its own; several, as 0.1,0.3,1, make a curve.")
     ] = "",
+    leave_one_out: Annotated[
+        bool, typer.Option("--leave-one-out", help="Also learn, for each site, from all other sites (docs/joining.md).")
+    ] = False,
     models: Annotated[KeptModels, typer.Option(help="Repeats whose models are kept.")] = KeptModels.first,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin anew, although an interrupted run could go on.")
@@ -81,6 +84,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
         scenario = of_newest(scenario)
         changed = {key: value for key, value in (("repeats", repeats), ("seed", seed)) if value is not None}
+        if leave_one_out:
+            changed["leave_one_out"] = True
         epsilons = read_epsilons(epsilon) if epsilon else ()
         if epsilons and not large_epsilon:
             from learner_node.study.doubts import require_confirmed

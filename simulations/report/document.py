@@ -538,7 +538,7 @@ def _reading(report: RunReport) -> Iterator[Block]:
     items |= {
         words.constant_title: words.constant_means,
         "Own regression": f"The score of {words.best} that a curator learns alone, from its own private records, "
-        "without privacy. A model may pass it.",
+        "without privacy. A model may pass it. Under “Does joining pay?” its strength is also tuned on these records.",
         "Pooled regression": f"The score of {words.best} on all private records in one place, without privacy.",
         "Standard error": several if report.repeats > 1 else once,
         "Pooled": "Over the test records of all curators together.",

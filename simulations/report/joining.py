@@ -80,9 +80,9 @@ def _coverage(report: RunReport) -> str:
     """What is compared, and what the intervals cover."""
     words = WORDS[report.lead]
     text = (
-        f"{words.score_title} on each hospital’s own test patients. Its own regression ({words.best}) is what it would "
-        "learn alone from its own private records, without privacy. The difference is paired: both models score the "
-        "same patients. "
+        f"{words.score_title} on each hospital’s own test patients. Its own regression is {words.best} that it would "
+        "learn and tune alone on its own private records, without privacy. The difference is paired: both models score "
+        "the same patients. "
     )
     if report.repeats == 1:
         return f"{text}Of one repeat, the 95 % intervals cover which patients were tested, not how models vary."

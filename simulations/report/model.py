@@ -364,7 +364,7 @@ class Joining(Checked, frozen=True, kw_only=True):
 
     curator: str  # whose test records they are
     constant: ScoreInterval | None  # of the most frequent class, the mean, or chance
-    regression: ScoreInterval | None  # of its own regression, from its own private records, without privacy
+    regression: ScoreInterval | None  # of its own regression, without privacy, tuned on its own private records
     federation: ScoreInterval | None  # of the learner's model
     pooled: ScoreInterval | None  # of a regression on all private records in one place, without privacy
     gain: ScoreInterval | None  # federation - regression: what joining brings

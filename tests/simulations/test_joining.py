@@ -8,12 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import binom, norm
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV
 
 from curator_node.records.schema_file import SchemaFile
 from expril.report.chart import Key
 from expril.report.page import as_page
 from page_outline import Outline
+from protocol.errors import ConfigurationError
 from simulations.joining import (
     CONSTANT,
     FEDERATION,
@@ -27,14 +30,18 @@ from simulations.joining import (
     mean_score,
     paired_scores,
 )
-from simulations.records import SiteRecords
-from simulations.references import Answers
+from simulations.leave_one_out import ITS_OWN_SOURCE, leave_one_out
+from simulations.records import SiteRecords, load_records, split_records
+from simulations.references import STRENGTHS, Answers, best_strength, folds_of, labelled
+from simulations.repeats import costs_of, evidence_of, fit, run_repeat
 from simulations.report.document import run_document
-from simulations.report.joining import Row, joining_summary, joining_table
+from simulations.report.joining import Row, joining_blocks, joining_summary, joining_table
 from simulations.report.model import LearnerReport, RunReport, Score, decode_report, encode_report
 from simulations.report.words import WORDS
 from simulations.run import simulate
 from simulations.run_cells import LearnerCell
+from simulations.scenario import load_scenario
+from simulations.scoring import score_repeat
 
 RNG_SEED = 5
 PLACES = {name: number for number, name in enumerate(MODELS)}
@@ -339,8 +346,39 @@ def test_scores_are_those_of_the_sites(wards):
     for site, joining in zip(learner.sites, learner.joining, strict=True):
         assert joining.curator == site.curator
         assert joining.federation.value == pytest.approx(site.value)
-        assert joining.regression.value == pytest.approx(site.regression)
         assert joining.constant.value == pytest.approx(site.constant)
+
+
+def test_records_of_a_unit_share_a_fold_and_each_fold_has_both_classes(tmp_path):
+    scenario, _, folder = load_scenario(str(write_wards(tmp_path)))
+    site = split_records(scenario, load_records(scenario, folder), 0)["odd"]
+    private = labelled(site.counted, site)
+    numbers = folds_of(site, private)
+    units = pl.DataFrame({"unit": site.counted["patient"], "fold": numbers})
+    assert units.group_by("unit").agg(pl.col("fold").n_unique())["fold"].max() == 1
+    assert set(zip(numbers.tolist(), private.labels.tolist(), strict=True)) == set(product(range(5), (0, 1)))
+
+
+def test_a_tuned_regression_has_the_strength_that_scikit_learn_chooses():
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(200, 30))
+    labels = (points[:, 0] + 2 * rng.normal(size=200) > 0).astype(np.uint8)
+    folds = np.arange(200) % 5
+    splits = [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(5)]
+    search = GridSearchCV(LogisticRegression(max_iter=2000), {"C": STRENGTHS}, cv=splits, scoring="neg_log_loss")
+    strength = best_strength(points, labels, 2, folds)
+    assert strength == search.fit(points, labels).best_params_["C"]
+    assert strength < 1
+    numbers = points[:, 0] + 2 * rng.normal(size=200)
+    ridge = GridSearchCV(Ridge(), {"alpha": [1 / s for s in STRENGTHS]}, cv=splits, scoring="neg_mean_squared_error")
+    assert best_strength(points, numbers, 0, folds) == pytest.approx(
+        1 / ridge.fit(points, numbers).best_params_["alpha"]
+    )
+
+
+def test_a_class_of_one_record_leaves_the_strength_as_it_is():
+    points, labels = np.arange(10.0)[:, None], np.array([1, *[0] * 9], dtype=np.uint8)
+    assert best_strength(points, labels, 2, np.zeros(10, dtype=np.intp)) == 1.0
 
 
 def test_page_and_terminal_answer_it(wards):
@@ -362,7 +400,7 @@ def test_a_run_of_an_earlier_version_has_no_such_section(wards):
         del learner["joining"]
     old = decode_report(msgspec.json.encode(stored))
     assert old.learners[0].joining == ()
-    assert "Does joining pay?" not in Outline(as_page(run_document(old))).text
+    assert not list(joining_blocks(old))
     assert joining_table(old) is None
     cell = msgspec.json.encode(LearnerCell(scores={}, costs={}))
     assert msgspec.json.decode(cell, type=LearnerCell).joining == {}
@@ -429,3 +467,96 @@ def test_what_cannot_be_compared_has_a_reason(labels, regression, measure, reaso
     assert (joining.verdict, joining.gain) == ("no answer", None)
     assert reason in joining.reason
     assert reason in Row(Key(0, False, "ada"), joining, WORDS[measure]).verdict
+
+
+# --- leaving one site out ---------------------------------------------------------------------------------
+
+
+def run_wards(folder, **changes):
+    scenario, _, place = load_scenario(str(write_wards(folder)))
+    scenario = msgspec.structs.replace(scenario, **changes)
+    return scenario, run_repeat(scenario, load_records(scenario, place), 0)
+
+
+def test_leaving_one_out_learns_from_the_others_alone_and_leaves_the_runs_evidence(tmp_path):
+    scenario, repeat = run_wards(tmp_path, leave_one_out=True)
+    before = evidence_of(repeat, 0, with_ledgers=True)
+    costs = costs_of(repeat.outcomes[0], repeat)
+    leave_one_out(scenario, repeat)
+    after = evidence_of(repeat, 0, with_ledgers=True)
+    assert before == after
+    assert costs == costs_of(repeat.outcomes[0], repeat)
+    (outcome,) = repeat.outcomes
+    assert set(outcome.others) == {"north", "odd", "south"}
+    (scored,) = score_repeat(repeat)
+    joining = {name: joining_of(name, [scores], "accuracy") for name, scores in scored.joining.items()}
+    assert joining["odd"].others.value < 0.3
+    assert joining["odd"].others.value <= joining["odd"].federation.value
+    assert joining["north"].others.value > 0.5
+    for site in joining.values():
+        assert site.contribution.value == pytest.approx(site.federation.value - site.others.value)
+        assert site.contribution.low <= site.contribution.value <= site.contribution.high
+
+
+def test_a_site_is_left_out_with_its_unlabelled_records(tmp_path, monkeypatch):
+    scenario, repeat = run_wards(tmp_path, leave_one_out=True)
+    sources, curators = [], []
+
+    def fake_fit(learner, federation, source, seed, tick):
+        sources.append(source)
+        curators.append(set(federation.curators))
+        return fit(learner, federation, source, seed, tick)
+
+    monkeypatch.setattr("simulations.leave_one_out.fit", fake_fit)
+    leave_one_out(scenario, repeat)
+    names = list(repeat.sites)
+    for absent, source, present in zip(names, sources, curators, strict=True):
+        assert present == set(names) - {absent}
+        assert set(source["dose"]) == set(
+            pl.concat([site.source["dose"] for name, site in repeat.sites.items() if name != absent])
+        )
+        assert "ill" not in source.columns
+
+
+def test_a_secure_learner_of_three_sites_learns_from_two(tmp_path):
+    secure = {"pooling": "secure", "colluders": 1, "dropouts": 0}
+    scenario, _, _ = load_scenario(str(write_wards(tmp_path)))
+    learner = msgspec.structs.replace(scenario.learners[0], **secure)
+    scenario, repeat = run_wards(tmp_path, learners=(learner,), leave_one_out=True)
+    leave_one_out(scenario, repeat)
+    (outcome,) = repeat.outcomes
+    assert set(outcome.others) | set(outcome.others_failures) == {"north", "odd", "south"}
+    assert all(outcome.others_failures.values())
+
+
+def test_a_learner_whose_source_is_one_site_says_why_it_learns_nothing_without_it(tmp_path):
+    scenario, _, _ = load_scenario(str(write_wards(tmp_path)))
+    learner = msgspec.structs.replace(scenario.learners[0], source=("odd",))
+    scenario, repeat = run_wards(tmp_path, learners=(learner,), leave_one_out=True)
+    leave_one_out(scenario, repeat)
+    (scored,) = score_repeat(repeat)
+    joining = joining_of("odd", [scored.joining["odd"]], "accuracy")
+    assert (joining.others, joining.reason) == (None, ITS_OWN_SOURCE)
+    assert joining.gain is not None
+    assert set(repeat.outcomes[0].others) == {"north", "south"}
+
+
+@pytest.mark.parametrize(
+    "learner", ['pooling = "site"', 'curators = ["odd"]'], ids=["answers kept apart", "a single curator"]
+)
+def test_leaving_one_out_is_refused_where_there_is_no_joint_model(tmp_path, learner):
+    text = f"leave_one_out = true\n{SCENARIO}{learner}\n"
+    path = write_wards(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=r"leave_one_out needs a learner that makes one model"):
+        simulate(path, out=tmp_path / "runs")
+
+
+def test_the_command_asks_for_it_and_the_run_is_repeated_with_it(tmp_path):
+    path = write_wards(tmp_path, SCENARIO.replace("repeats = 2", "repeats = 1"))
+    report, folder = simulate(path, out=tmp_path / "runs", leave_one_out=True)
+    assert report.command == "expril simulate wards.toml --leave-one-out"
+    assert all(joining.others for joining in report.learners[0].joining)
+    again, _ = simulate(folder, out=tmp_path / "runs")
+    assert all(joining.others for joining in again.learners[0].joining)
+    text = Outline(as_page(run_document(report))).text
+    assert "model of all others" in text
