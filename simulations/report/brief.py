@@ -42,6 +42,8 @@ _TOP = "highest 10 %"
 _HALF = "above 0.5"
 _FEW_MISSED = 0.1
 _MOST_NAMED = 3
+_BETWEEN = 0.03
+"""Excess of the AUC over all hospitals, above the mean of theirs, from which it is explained."""
 
 
 @dataclass(frozen=True)
@@ -267,23 +269,32 @@ def _worth(view: View) -> Iterator[str]:
     point = _point(pooled, _TOP)
     if point is not None and point.ppv is not None and report.positive:
         outcome = f"the outcome {quoted(report.positive)}"
-        ppv = _of_hundred(_rate(view, point, "ppv", point.flagged), noun.plural)
-        of_all = (
-            "" if point.sensitivity is None else f", which are {_hundred(point.sensitivity)} of 100 with that outcome"
-        )
-        yield f"In the tenth with the highest risks {ppv} have {outcome}{of_all}."
+        ppv = _of_hundred(_rate(view, point, "ppv", point.flagged))
+        share = "" if point.sensitivity is None else _hundred(point.sensitivity)
+        of_all = f"; they are {share} of 100 of all with that outcome" if share else ""
+        yield f"Of the tenth of {noun.plural} with the highest risks, {ppv} have {outcome}{of_all}."
     yield from _checked(view)
-    others = [learner for learner in report.learners if learner is not view.learner]
-    scores = [learner.pooled.headline(report.lead).value for learner in others]
-    if others:
-        present = sorted(score for score in scores if score is not None)
-        name = "the other learner" if len(others) == 1 else "the other learners"
-        unit = " of 100 pairs" if report.lead == "AUC" else " of 100" if report.lead == "accuracy" else " % explained"
-        if not present:
-            yield f"{name.capitalize()} learned nothing."
-        else:
-            ends = dict.fromkeys((_hundred(present[0]), _hundred(present[-1])))
-            yield f"{name.capitalize()}: {' to '.join(ends)}{unit}."
+    yield from _rivals(view)
+
+
+def _rivals(view: View) -> Iterator[str]:
+    """The scores of the other learners."""
+    others = [learner for learner in view.report.learners if learner is not view.learner]
+    if not others:
+        return
+    scores = [learner.pooled.headline(view.report.lead).value for learner in others]
+    present = sorted(score for score in scores if score is not None)
+    name = others[0].learner if len(others) == 1 else f"The {len(others)} other learners"
+    if not present:
+        yield f"{name} learned nothing."
+        return
+    ends = " to ".join(dict.fromkeys((_hundred(present[0]), _hundred(present[-1]))))
+    single = len(others) == 1
+    yield {
+        "AUC": f"{name} {'puts' if single else 'put'} {ends} of 100 pairs in the right order.",
+        "accuracy": f"{name} {'is' if single else 'are'} right for {ends} of 100.",
+        "R²": f"{name} {'explains' if single else 'explain'} {ends} %.",
+    }[view.report.lead]
 
 
 def _ranking(view: View, area: Estimate) -> Iterator[str]:
@@ -293,7 +304,7 @@ def _ranking(view: View, area: Estimate) -> Iterator[str]:
     two = f"Of two {noun.plural}, one {quoted(report.positive)} and one {negative}"
     pairs = _of_hundred(area, "such pairs")
     if replace(area, value=area.value - CHANCE).side() > 0:
-        yield f"{two}, it gives the right one the higher risk in {pairs}; chance does in 50."
+        yield f"{two}, it gives the right one the higher risk in {pairs}; chance would in 50."
     else:
         yield (
             f"It is not shown to be better than chance: of two {two[len('Of two ') :]}, it gives the right one the "
@@ -431,10 +442,24 @@ def _exceptions(view: View) -> Iterator[str]:
     if len(worse) > _MOST_NAMED or len(below) > _MOST_NAMED:
         yield f"{len({*worse, *(site.curator for site in below)})} hospitals in all stand out so."
     if not worse and not below:
-        low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
+        yield from _alike(view, scores)
+
+
+def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
+    """That no hospital stands out, with the ends of what there is."""
+    low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
+    lowest, highest = (_hundred(scores[name].value) for name in (low, high))
+    what = {
+        "AUC": f"from {lowest} of 100 pairs in the right order at {low} to {highest} at {high}",
+        "accuracy": f"from {lowest} of 100 right at {low} to {highest} at {high}",
+        "R²": f"from {lowest} % explained at {low} to {highest} % at {high}",
+    }["AUC" if view.pooled.auc is not None else view.report.measure]
+    yield f"No hospital stands out: {what}, which chance alone may bring about."
+    whole = view.pooled.auc
+    if whole is not None and whole - sum(score.value for score in scores.values()) / len(scores) > _BETWEEN:
         yield (
-            f"No hospital stands out: {_measured(view, scores[low])} at {low} to {_hundred(scores[high].value)} at "
-            f"{high} may be chance."
+            f"The {_hundred(whole)} over all are more than that because hospitals differ in how common "
+            f"{quoted(view.report.positive)} is: telling them apart is a part of it."
         )
 
 
@@ -490,7 +515,7 @@ def _missed(view: View) -> Iterator[str]:
         prevalence = pooled.prevalence if pooled.prevalence is not None else CHANCE
         caught = _rate(view, point, "sensitivity", prevalence)
         missed = replace(caught, value=1 - caught.value)
-        consequence = "" if missed.value < _FEW_MISSED else ", so whoever acts above that only misses them"
+        consequence = "" if missed.value < _FEW_MISSED else ", so whoever acts only above that misses them"
         yield (
             f"Of the {noun.plural} with the outcome {quoted(report.positive)}, {_of_hundred(missed)} get a risk below "
             f"50 %{consequence}."
@@ -517,7 +542,7 @@ def _miscalibrated(view: View) -> Iterator[str]:
         )
     if not biased:
         ends = f"{_hundred(curve.predicted[0])} % to {_hundred(curve.predicted[-1])} %"
-        yield f"Its risks, from {ends}, agree with what happened, as far as chance lets one tell."
+        yield f"Its risks, from {ends}, agree with what happened, as far as can be told."
 
 
 def _gaps(view: View, curve: CalibrationCurve) -> list[Estimate]:
@@ -561,8 +586,8 @@ def _privacy(view: View) -> Iterator[str]:
         f"can now be at most {there} sure, whatever else they know."
     )
     yield (
-        f"Of a {noun.person_or_record} that is known to be there, a guess of 50 % at anything else{outcome} becomes at "
-        f"most {other}."
+        f"Who knows that it is there, and guesses anything else about it{outcome} with 50 %, can be at most {other} "
+        "sure."
     )
     hardly = " That protects hardly anybody." if _certainty(odds.presence) >= SURE else ""
     yield f"This is what a privacy loss (epsilon) of {_amount(spent)} means.{hardly} {noun.protected}"
@@ -600,7 +625,7 @@ def _ledgers(view: View) -> Iterator[str]:
     if 0 < len(groups) <= _MOST_NAMED:
         for (spent, cap), names in groups.items():
             where = "each hospital" if len(groups) == 1 else series(names)
-            of_cap = f"{_amount(spent)} of the {_amount(cap)} that may ever be spent"
+            of_cap = f"a privacy loss of {_amount(spent)}, of the {_amount(cap)} that may ever be spent"
             yield f"It cost {where} {of_cap}: {_rest(cap - spent, claimed)}."
     elif groups:
         spends, lefts = [spent for spent, _ in groups], [max(cap - spent, Fraction(0)) for spent, cap in groups]

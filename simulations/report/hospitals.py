@@ -14,6 +14,7 @@ from expril.report.table import Cell, Column, Table
 from simulations.report.model import JoiningVerdict, LearnerReport, MeasureName, RunReport, ScoreInterval
 from simulations.report.nouns import scored_noun, series
 from simulations.report.scores import ends
+from simulations.report.words import NAMED, WORDS
 
 MOST = 12
 """Most hospitals in the figure; of more there are those with the largest and the smallest gain."""
@@ -21,9 +22,10 @@ LOCAL = 5.5
 """Index of colour and shape of a hospital's own regression, hollow."""
 _STEPS = (1, 2, 5, 10, 20, 50)
 _LOWEST = -0.5
+_ROOMY = 6
 _MARKS: dict[JoiningVerdict, Cell] = {
     "pays": Cell("pays", tone="good"),
-    "does not pay": Cell("better alone", tone="bad"),
+    "does not pay": Cell("does not", tone="bad"),
     "not shown": Cell("not shown"),
     "no answer": Cell("–"),
 }
@@ -44,6 +46,7 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
         yield "Whether joining pays was not computed in this run."
         return
     pays, apart, unclear = names["pays"], names["does not pay"], names["not shown"]
+    few = judged <= NAMED
     everybody = f"all {judged} hospitals" if judged > 1 else "the hospital"
     if len(pays) == judged:
         yield f"Joining pays for {everybody}."
@@ -52,9 +55,13 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
     elif len(unclear) == judged:
         yield "Joining is not shown to pay for any hospital, nor that any does better alone."
     else:
-        parts = [f"joining pays for {series(pays)}"] if pays else []
-        parts += [f"{series(apart)} {'does' if len(apart) == 1 else 'do'} better alone"] if apart else []
-        parts += [f"for {series(unclear)} neither is shown"] if unclear else []
+        parts = [f"joining pays for {series(pays) if few else f'{len(pays)} of {judged} hospitals'}"] if pays else []
+        parts += (
+            [f"{series(apart) if few else len(apart)} {'does' if len(apart) == 1 else 'do'} better alone"]
+            if apart
+            else []
+        )
+        parts += [f"for {series(unclear) if few else len(unclear)} neither is shown"] if unclear else []
         text = "; ".join(parts)
         yield f"{text[0].upper()}{text[1:]}."
     useless = [site.curator for site in learner.joining if site.verdict != "no answer" and site.useless]
@@ -108,22 +115,23 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
         Column("together", lambda bar: Cell(_value(bar.model), strong=True), number=True),
         Column("joining", lambda bar: _MARKS[bar.verdict]),
     ]
-    title = _TITLES[_measure(report, learner)].format(scored_noun(report).plural)
+    measure = _measure(report, learner)
+    title = _TITLES[measure].format(scored_noun(report).plural)
     who = "alone and together" if joined else "by hospital"
     caption = f"On each hospital’s own {scored_noun(report).plural}, {who}: {title}"
-    table = Table.of(caption, columns, visible, "forest")
+    table = Table.of(caption, columns, visible, "forest" if len(visible) <= _ROOMY else "forest narrow")
     if not joined:
         table = table.without("alone").without("joining")
-    keys = [Key(index, False, "together: the model of all")]
+    keys = [Key(index, False, "together: the model")]
     if joined:
-        keys.insert(0, Key(int(LOCAL), True, "alone: a regression on its own records, without protection"))
+        keys.insert(0, Key(int(LOCAL), True, "alone: its own regression, unprotected"))
     intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
     bar_words = ("bars are 95 % intervals" if joined else "bars are ± 1 standard error") if intervals else ""
     hidden = f"the {MOST} extremes of {count(len(bars), 'hospital')}" if len(bars) > MOST else ""
     note = "; ".join(filter(None, (bar_words, hidden)))
     return [
         Heading(caption),
-        Legend(keys, [("dashes", "an answer that looks at no record")]),
+        Legend(keys, [("dashes", WORDS[measure].constant_named)]),
         table,
         Text(f"{note[0].upper()}{note[1:]}.", "fine") if note else None,
     ]
