@@ -5,12 +5,13 @@ with the model of all (`Joining`). A report without that shows the model beside 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from expril.report.chart import Axis, Key, Strip, make_axis
 from expril.report.document import Block, Heading, Legend, Text
 from expril.report.numbers import count, decimal
 from expril.report.table import Cell, Column, Table
+from simulations.report.joining import OWN
 from simulations.report.model import JoiningVerdict, LearnerReport, MeasureName, RunReport, ScoreInterval
 from simulations.report.nouns import scored_noun, series
 from simulations.report.scores import ends
@@ -18,8 +19,6 @@ from simulations.report.words import NAMED, WORDS
 
 MOST = 12
 """Most hospitals in the figure; of more there are those with the largest and the smallest gain."""
-LOCAL = 5.5
-"""Index of colour and shape of a hospital's own regression, hollow."""
 _STEPS = (1, 2, 5, 10, 20, 50)
 _LOWEST = -0.5
 _ROOMY = 6
@@ -47,23 +46,21 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
         return
     pays, apart, unclear = names["pays"], names["does not pay"], names["not shown"]
     few = judged <= NAMED
-    everybody = f"all {judged} hospitals" if judged > 1 else "the hospital"
-    if len(pays) == judged:
-        yield f"Joining pays for {everybody}."
-    elif len(apart) == judged:
-        yield f"Joining pays for nobody: {'all' if judged > 1 else 'the one'} do better alone."
-    elif len(unclear) == judged:
+    if len(unclear) == judged:
         yield "Joining is not shown to pay for any hospital, nor that any does better alone."
+    elif len(pays) == judged:
+        yield f"Joining pays for {f'all {judged} hospitals' if judged > 1 else series(pays)}."
     else:
-        parts = [f"joining pays for {series(pays) if few else f'{len(pays)} of {judged} hospitals'}"] if pays else []
-        parts += (
-            [f"{series(apart) if few else len(apart)} {'does' if len(apart) == 1 else 'do'} better alone"]
-            if apart
-            else []
-        )
-        parts += [f"for {series(unclear) if few else len(unclear)} neither is shown"] if unclear else []
-        text = "; ".join(parts)
-        yield f"{text[0].upper()}{text[1:]}."
+        some, others, rest = (series(group) if few else str(len(group)) for group in (pays, apart, unclear))
+        of_all = "" if few else f" of {judged} hospitals"
+        which = "which does better alone" if len(apart) == 1 else "which do better alone"
+        parts = [f"Joining pays for {some}{of_all}"] if pays else []
+        if apart:
+            start = "it does not" if pays else "Joining does not pay"
+            parts.append(f"{start} for {others}{'' if pays else of_all}, {which}")
+        if unclear:
+            parts.append(f"for {rest} neither is shown")
+        yield f"{'; '.join(parts)}."
     useless = [site.curator for site in learner.joining if site.verdict != "no answer" and site.useless]
     if useless:
         yield f"At {series(useless)} neither is shown to be better than an answer that looks at no record."
@@ -77,8 +74,10 @@ def joining_title(learner: LearnerReport) -> str:
     if not judged:
         return ""
     pays = sum(site.verdict == "pays" for site in judged)
-    who = "no" if not pays else "each" if pays == len(judged) else f"{pays} of {len(judged)}"
-    return f"joining pays for {who} {'hospital' if who in ('no', 'each') else 'hospitals'}"
+    if not pays:
+        clear = all(site.verdict == "does not pay" for site in judged)
+        return "joining pays for no hospital" if clear else "joining is not shown to pay"
+    return f"joining pays for {pays} of {len(judged)} hospitals" if len(judged) > 1 else "joining pays"
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
         table = table.without("alone").without("joining")
     keys = [Key(index, False, "together: the model")]
     if joined:
-        keys.insert(0, Key(int(LOCAL), True, "alone: its own regression, unprotected"))
+        keys.insert(0, replace(OWN, name="alone: its own regression, unprotected"))
     intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
     bar_words = ("bars are 95 % intervals" if joined else "bars are ± 1 standard error") if intervals else ""
     hidden = f"the {MOST} extremes of {count(len(bars), 'hospital')}" if len(bars) > MOST else ""
@@ -181,7 +180,7 @@ def _strip(bar: Bar, index: int, axis: Axis) -> Strip:
     """A hospital's own regression above the model of all."""
     dots = [
         (shape, score[0], (score[1], score[2]), f"{words} {_value(score)} ({score[1]:.0f} to {score[2]:.0f})")
-        for shape, score, words in ((LOCAL, bar.regression, "alone"), (float(index), bar.model, "together"))
+        for shape, score, words in ((OWN.index + 0.5, bar.regression, "alone"), (float(index), bar.model, "together"))
         if score is not None
     ]
     marks = [] if bar.constant is None else [(bar.constant, "dashes")]
