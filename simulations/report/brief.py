@@ -293,9 +293,9 @@ def _privacy(view: View) -> Iterator[str]:
         f"Who knows that it is there, and guesses anything else about it{outcome} with 50 %, can be at most {other} "
         "sure."
     )
-    together = ", to all learners together," if sum(map(released, report.learners)) > released(view.learner) else ""
+    all_learners = ", to all learners together," if sum(map(released, report.learners)) > released(view.learner) else ""
     hardly = " That protects hardly anybody." if _certainty(odds.presence) >= SURE else ""
-    yield f"This is what a privacy loss (epsilon) of {_amount(spent)}{together} means.{hardly} {noun.protected}"
+    yield f"This is what a privacy loss (epsilon) of {_amount(spent)}{all_learners} means.{hardly} {noun.protected}"
     yield "Only numbers with random noise left the hospitals, never a record."
     if any(learner.pooling == SECURE for learner in report.learners):
         yield (

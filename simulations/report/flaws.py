@@ -74,10 +74,10 @@ def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
         "R²": f"from {lowest} % explained at {low} to {highest} % at {high}",
     }["AUC" if view.pooled.auc is not None else view.report.measure]
     yield f"No hospital stands out: {what}, which chance alone may bring about."
-    whole = view.pooled.auc
-    if whole is not None and whole - sum(score.value for score in scores.values()) / len(scores) > _BETWEEN:
+    area = view.pooled.auc
+    if area is not None and area - sum(score.value for score in scores.values()) / len(scores) > _BETWEEN:
         yield (
-            f"The {hundred(whole)} over all are more than that because hospitals differ in how common "
+            f"The {hundred(area)} over all are more than that because hospitals differ in how common "
             f"{quoted(view.report.positive)} is: telling them apart is a part of it."
         )
 
@@ -142,7 +142,7 @@ def _missed(view: View) -> Iterator[str]:
 
 
 def _confused(view: View) -> Iterator[str]:
-    """Which of several classes are recognised clearly less often than records on the whole."""
+    """Which of several classes are recognised clearly less often than records on the area."""
     confusion, names, value = view.pooled.confusion, view.report.classes, view.pooled.value
     if confusion is None or value is None or len(names) < 3 or len(names) != len(confusion.counts):
         return

@@ -51,13 +51,13 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
     elif len(pays) == judged:
         yield f"Joining pays for {f'all {judged} hospitals' if judged > 1 else series(pays)}."
     else:
-        some, others, rest = (series(group) if few else str(len(group)) for group in (pays, apart, unclear))
+        winners, losers, rest = (series(group) if few else str(len(group)) for group in (pays, apart, unclear))
         of_all = "" if few else f" of {judged} hospitals"
         which = "which does better alone" if len(apart) == 1 else "which do better alone"
-        parts = [f"Joining pays for {some}{of_all}"] if pays else []
+        parts = [f"Joining pays for {winners}{of_all}"] if pays else []
         if apart:
             start = "it does not" if pays else "Joining does not pay"
-            parts.append(f"{start} for {others}{'' if pays else of_all}, {which}")
+            parts.append(f"{start} for {losers}{'' if pays else of_all}, {which}")
         if unclear:
             parts.append(f"for {rest} neither is shown")
         yield f"{'; '.join(parts)}."
