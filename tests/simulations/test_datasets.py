@@ -76,11 +76,21 @@ def test_a_schema_names_the_columns_in_order_and_has_no_other_keys(dataset):
     else:
         assert set(dataset.frame[dataset.label]) == set(schema["classes"])
     assert ("most_records_per_unit" in schema) == ("unit" in schema)
-    keys = {"label", "classes", "label_bounds", "unit", "most_records_per_unit", "round_size", "attributes"}
+    keys = {
+        "label",
+        "classes",
+        "label_bounds",
+        "label_units",
+        "unit",
+        "most_records_per_unit",
+        "round_size",
+        "attributes",
+    }
     assert schema.keys() <= keys
     for attribute in schema["attributes"]:
         rest = {"numeric": {"lower", "upper"}, "categorical": {"levels"}}[attribute["kind"]]
-        assert attribute.keys() == {"name", "kind", "description"} | rest
+        assert attribute.keys() - {"units"} == {"name", "kind", "description"} | rest
+        assert "units" not in attribute or attribute["kind"] == "numeric"
 
 
 def test_values_are_levels_or_nearly_all_within_bounds_that_are_not_the_extremes_of_the_records(dataset):
