@@ -13,7 +13,8 @@ import msgspec
 from expril.files import replace_text
 from expril.report.document import Document
 from expril.report.files import as_markdown, as_object, csv_table
-from expril.report.page import as_files, as_page
+from expril.report.page import as_page
+from expril.report.picture import as_files
 from expril.report.provenance import read_provenance
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest

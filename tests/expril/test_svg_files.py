@@ -7,7 +7,8 @@ import pytest
 from expril.report.chart import Key, Level, Place, Series, line_chart, make_axis
 from expril.report.document import Charts, Document, Drawing, Fold, Grid, Section
 from expril.report.files import as_markdown
-from expril.report.page import GAP, MARGIN, PANEL, as_files, as_page, as_svg
+from expril.report.page import as_page
+from expril.report.picture import GAP, MARGIN, PANEL, as_files, as_svg
 from page_outline import Outline
 
 SVG = "{http://www.w3.org/2000/svg}"

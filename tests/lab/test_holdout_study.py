@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from expril.audit.attack.controls.parts import blog_loss
 from expril.report.document import tables
 from expril.report.files import as_markdown
-from expril.report.page import as_files, as_page
+from expril.report.page import as_page
+from expril.report.picture import as_files
 from lab.__main__ import app
 from lab.holdout.blog import TOLERANCE, blog_cost, blog_score, edge_loss, questions
 from lab.holdout.curator import (

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from curator_node.exact_draws import RandomWords
 from curator_node.kinds.samples import weak_learners
 from expril.report.files import as_markdown, csv_table
-from expril.report.page import as_files, as_page
+from expril.report.page import as_page
+from expril.report.picture import as_files
 from lab.__main__ import app
 from lab.peers.task import PeerUnavailableError
 from lab.sample import cells as study_cells

@@ -79,7 +79,7 @@ PINNED = {
     "safetensors": {"protocol/hypotheses.py", "learner_node/models/files.py"},
     "mbi": {"lab/peers/marginals.py"},
     "ray": {"simulations/carriers/ray_engine.py"},
-    "jinja2": {"expril/report/page.py"},
+    "jinja2": {"expril/report/template.py"},
     "jsonschema": {"expril/audit/package/deployment.py"},
     "yaml": {"expril/audit/package/deployment.py"},
     "dp_accounting": {"expril/audit/recompute/losses.py"},

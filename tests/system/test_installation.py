@@ -33,7 +33,7 @@ HEAVY = {
     "torch": ("learner_node", "lab/peers/opacus_models.py"),
     "sklearn": ("learner_node", "simulations", "expril/audit", "lab"),
     "scipy": ("learner_node", "simulations", "expril/audit", "lab"),
-    "jinja2": ("expril/report/page.py",),
+    "jinja2": ("expril/report/template.py",),
     "fastexcel": ("simulations/datasets/ctg.py",),
     "pooch": ("simulations/datasets/files.py",),
 }

@@ -8,7 +8,7 @@ from itertools import pairwise
 from expril.audit.results import Spread
 from expril.report.chart import Axis, make_axis
 from expril.report.labels import LEAST_OF_FOUR, Words, spaced
-from expril.report.page import page_template
+from expril.report.template import page_template
 from protocol.errors import ConfigurationError
 
 _TAIL = 5e-4

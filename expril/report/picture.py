@@ -1,0 +1,250 @@
+"""Charts, drawings and tables with strips as SVG files of a fixed size that load nothing.
+
+`as_svg` follows the reader's theme, for Markdown; `as_picture` is in pixels and plain colours on white, for programs
+that draw or write.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from markupsafe import Markup
+
+from expril.report.chart import Axis, Figure, Key, Strip
+from expril.report.document import Charts, Document, Drawing, Legend, leaves
+from expril.report.plain_svg import WHITE, Sheet, plain_svg
+from expril.report.table import Cell, Column, Table
+from expril.report.template import PACKAGE, asset, page_template, style
+
+MARGIN, TITLE = 16, 40
+"""Margin around everything, and height of the title, in pixels."""
+PANEL, GAP, HEAD = 380, 36, 26
+"""Width of one of several charts, space between two, height of a chart's name. A single chart is twice as wide."""
+ENTRY, LETTER, LINE = 58, 6.6, 24
+"""Width of a legend's entry without its name, width of a letter, and height of a line, in pixels."""
+STRIP, STRIPS, CHIP = 320, 170, 20
+"""Width of a table's only strip, of one of several, and of a colour and shape before a cell's words, in pixels."""
+WORDS = 15
+"""Height of a line of words in a table, in pixels."""
+LEAST = 480
+"""Least width, so that a title has room, in pixels."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A legend's entry and its place: a key, or the words of a level of that style."""
+
+    x: float
+    y: int
+    name: str
+    key: Key | None = None
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart and its place."""
+
+    x: int
+    y: int
+    width: int
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text and its place; it ends there if `right`."""
+
+    x: float
+    y: float
+    text: str
+    right: bool = False
+    bold: bool = False
+    soft: bool = False
+    key: Key | None = None  # the colour and shape before it
+
+
+@dataclass(frozen=True)
+class Band:
+    """A strip of a table, or the ticks above them, and its place."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    strip: Strip | None = None
+    axis: Axis | None = None
+
+
+def as_files(document: Document) -> dict[str, str]:
+    """The SVG files of a document for its Markdown, by name."""
+    blocks = [block for section in document.sections for block in leaves(section.present)]
+    return {block.file: as_svg(block) for block in blocks if isinstance(block, Charts | Drawing) and block.file}
+
+
+def as_svg(block: Charts | Drawing, title: str = "") -> str:
+    """Return charts under their legend, or a drawing of known size, as one SVG file; `title` replaces its name."""
+    name = title or block.name
+    if isinstance(block, Drawing):
+        width, height = block.size or (0, 0)
+        return _render(name, max(width, LEAST), height, drawing=block.svg)
+    single = len(block.figures) == 1
+    across, wide = min(block.columns, len(block.figures)), 2 * PANEL if single else PANEL
+    width = across * (wide + GAP) - GAP if across else wide
+    entries = _legend(block, width)
+    top = max((entry.y + LINE for entry in entries), default=0)
+    head = 0 if single else HEAD
+    down = max((figure.height for figure in block.figures), default=0) + head + GAP
+    panels = [
+        Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
+        for n, figure in enumerate(block.figures)
+    ]
+    height = top + (down * -(-len(panels) // across) - GAP if across else 0)
+    return _render(name, width, height, entries=entries, panels=panels, head=head, size=block.size, lines=block.lines)
+
+
+def _legend(block: Charts, width: int) -> list[Entry]:
+    entries = [Entry(0, 0, key.name, key) for key in block.keys]
+    entries += [Entry(0, 0, words, style=name) for name, words in block.rules]
+    return _placed(entries, width)
+
+
+def _placed(entries: Sequence[Entry], width: float) -> list[Entry]:
+    """A legend's entries in rows."""
+    if not entries:
+        return []
+    entry_width = ENTRY + LETTER * max(len(entry.name) for entry in entries)
+    row = max(1, int(width // entry_width))
+    return [
+        replace(entry, x=(n % row) * entry_width, y=(n // row) * LINE) for n, entry in enumerate(entries)
+    ]
+
+
+def _render(name: str, width: float, height: float, **parts: object) -> str:
+    sheet = {"width": round(width) + 2 * MARGIN, "height": round(height) + TITLE + MARGIN, "margin": MARGIN, "top": TITLE}
+    rules = Markup(asset(PACKAGE, "chart.css") + asset(PACKAGE, "drawing.css"))  # noqa: S704 - our own files
+    context = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6, "words": (), "bands": (), "rules": ()}
+    context |= {"lines": True, "upright": False}
+    return page_template(PACKAGE, "drawing.svg.j2").render(title=name, style=rules, **sheet, **context | parts).lstrip()
+
+
+def has_picture(block: object) -> bool:
+    """Whether a block is one that `as_picture` draws."""
+    return isinstance(block, Charts | Drawing) or (isinstance(block, Table) and any(map(_is_strip, block.columns)))
+
+
+def as_picture(block: Charts | Drawing | Table[Any], title: str, legend: Legend | None = None) -> str:
+    """Return a block as one SVG file in pixels, on white; `legend` is that of a table."""
+    if isinstance(block, Table):
+        text = _table(block, title, legend)
+    elif isinstance(block, Drawing) and block.size is None:
+        text = _stretched(block, title)
+    else:
+        text = as_svg(block, title)
+    return plain_svg(text, _sheet())
+
+
+@cache
+def _sheet() -> Sheet:
+    return Sheet.of(f"{style()}\n{asset(PACKAGE, 'drawing.css')}", paper=WHITE)
+
+
+def _stretched(block: Drawing, title: str) -> str:
+    """A drawing that fills any width, and the lines of words below it."""
+    width, y = 2 * PANEL, 0.0
+    shapes = []
+    for part in ET.fromstring(f"<g>{block.svg}</g>"):  # noqa: S314 - our own drawing
+        if part.tag == "svg":
+            part.set("y", str(y))
+            y += float(part.get("height", "0"))
+        else:
+            y += LINE
+            words = "".join(part.itertext())
+            part = ET.Element("text", {"x": "50%", "y": str(y - 6), "text-anchor": "middle"})
+            part.text = words
+        shapes.append(ET.tostring(part, encoding="unicode"))
+    frame = f'<svg width="{width}" height="{y}">{"".join(shapes)}</svg>'
+    return _render(title, width, y, drawing=frame)
+
+
+def _is_strip(column: Column[Any]) -> bool:
+    return column.drawn and column.axis is not None
+
+
+def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
+    """A table with strips."""
+    columns = [column for column in table.columns if not column.drawn or column.axis is not None]
+    items = [item for group in table.groups for item in group.rows]
+    strip = STRIP if sum(map(_is_strip, columns)) == 1 else STRIPS
+    edges = [0.0]
+    for column in columns:
+        edges.append(edges[-1] + (strip if _is_strip(column) else _width(column, items)) + MARGIN)
+    width = max(edges[-1] - MARGIN, LEAST)
+    entries: list[Entry] = []
+    if legend is not None:
+        entries = [Entry(0, 0, key.name, key) for key in legend.keys]
+        entries += [Entry(0, 0, words, style=name) for name, words in legend.marks if not name.startswith("square-")]
+        entries = _placed(entries, width)
+    y = max((entry.y + LINE for entry in entries), default=0)
+    y += WORDS * max(len(column.heading.split("\n")) for column in columns)
+    words: list[Words] = []
+    bands: list[Band] = []
+    rules = [y + 6.0]
+    for column, left, right in zip(columns, edges, edges[1:], strict=False):
+        if _is_strip(column):
+            bands.append(Band(left, y - 14, strip, 18, axis=column.axis))
+        else:
+            lines = column.heading.split("\n")
+            words += _lines(column, lines, left, right - MARGIN, y - WORDS * (len(lines) - 1), soft=True)
+    y += 10
+    for group in table.groups:
+        if group.title:
+            y += LINE
+            words.append(Words(0, y - 6, group.title, bold=True))
+        for item in group.rows:
+            cells = [None if _is_strip(column) else column.text(item) for column in columns]
+            height = WORDS * max(len(_texts(cell)) for cell in cells if cell is not None) + 11
+            for column, cell, left, right in zip(columns, cells, edges, edges[1:], strict=False):
+                if cell is not None:
+                    words += _lines(column, _texts(cell), left, right - MARGIN, y + 17, cell=cell)
+                elif isinstance(shown := column.drawing(item), Strip):
+                    bands.append(Band(left, y, strip, height, strip=shown))
+            y += height
+            rules.append(y)
+    # The words of a table are its texts; a strip that says more says so itself.
+    return _render(title, width, y, entries=entries, words=words, bands=bands, rules=rules, lines=False, upright=True)
+
+
+def _texts(cell: Cell) -> list[str]:
+    """The lines of a cell."""
+    first = f"{cell.mark} {cell.text}" if cell.tone else cell.text
+    return [*first.split("\n"), *([cell.under] if cell.under else [])]
+
+
+def _width(column: Column[Any], items: Sequence[Any]) -> float:
+    """Width of a column of texts, in pixels."""
+    cells = [column.text(item) for item in items]
+    texts = [(text, CHIP if cell.key else 0) for cell in cells for text in _texts(cell)]
+    texts += [(text, 0) for text in column.heading.split("\n")]
+    return max(LETTER * len(text) + room for text, room in texts)
+
+
+def _lines(
+    column: Column[Any], lines: Sequence[str], left: float, right: float, y: float, *, soft: bool = False, cell: Cell | None = None
+) -> Iterator[Words]:
+    """The lines of a cell, or of a heading, at their places."""
+    key = cell.key if cell else None
+    room = CHIP if key else 0
+    for n, line in enumerate(lines):
+        under = cell is not None and bool(cell.under) and n == len(lines) - 1
+        yield Words(
+            right if column.number else left + room,
+            y + n * WORDS,
+            line,
+            right=column.number,
+            bold=bool(cell and cell.strong and not under),
+            soft=soft or under,
+            key=key if n == 0 else None,
+        )
