@@ -86,7 +86,12 @@ def replace_text(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written; the older one is untouched. Names `path`.
     """
-    _replace(path, text.encode("utf-8"), 0o666)  # less what the user's own mask takes away
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """As `replace_text`, of any file."""
+    _replace(path, content, 0o666)  # less what the user's own mask takes away
 
 
 def private_folder(path: Path) -> Path:

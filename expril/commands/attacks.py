@@ -11,8 +11,11 @@ from rich.markup import escape
 from expril.commands.auditor import Pins, Receipts, RunsOrExports, Witnessed, audit_app
 from expril.commands.terminal import (
     BAD,
+    FilesFolder,
     Json,
+    Png,
     bars,
+    check_files,
     err,
     exit_unless,
     plain_errors,
@@ -49,6 +52,8 @@ def audit_all(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few draws and games: to try it out, not to rely on.")] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes.")] = 2,
+    files: FilesFolder = None,
+    png: Png = False,
     json_: Json = False,
 ) -> None:
     """Attack every installed release, whole studies, and mechanisms that are broken on purpose; check the noise.
@@ -65,9 +70,11 @@ def audit_all(
         from expril.audit.results import as_object, write_result
         from expril.files import replace_text
         from expril.report.page import as_page
+        from expril.report.page_files import write_page_files
         from expril.report.terminal import as_terminal
         from protocol.errors import ConfigurationError
 
+        check_files(files, png)
         spent = recompute(*runs) if runs else Recomputed()
         if spent.unread:
             raise ConfigurationError(spent.unread[0])
@@ -81,6 +88,8 @@ def audit_all(
         write_result(result, out / "audit.json", created=created)
         document = audit_document(result, created=created, command=command, spent=rows_of(spent))
         replace_text(out / "audit.html", as_page(document))
+        if files is not None:
+            write_page_files(document, files, png=png)
         if json_:
             print_json(as_object(result, created=created, pictures=False))
         else:

@@ -14,9 +14,12 @@ import typer
 
 from expril.commands.terminal import (
     MOST_SEED,
+    FilesFolder,
     Json,
     LargeEpsilon,
+    Png,
     bars,
+    check_files,
     err,
     plain_errors,
     print_json,
@@ -235,7 +238,7 @@ class _How:
 
 
 @learner_app.command("run")
-def learner_run(
+def learner_run(  # noqa: PLR0913, PLR0917 - the options of a command
     path: Annotated[Path, typer.Argument(help="The study's file.", metavar="STUDY.toml")] = Path(STUDY_FILE),
     superlink: Annotated[str, typer.Option(help='The SuperLink, "host:port". [as the file says]')] = "",
     ca: Annotated[
@@ -251,6 +254,8 @@ def learner_run(
     again: Annotated[
         bool, typer.Option("--again", help="Ask all questions anew, in another study, which costs again.")
     ] = False,
+    files: FilesFolder = None,
+    png: Png = False,
     json_: Json = False,
 ) -> None:
     """Run a study with deployed curators, or go on with it; the same command does both and pays for nothing twice.
@@ -259,9 +264,15 @@ def learner_run(
     the same command goes on.
     """
     with plain_errors(part="learner", on_interrupt=GOES_ON):
+        check_files(files, png)
         how = _How(superlink, ca, secret, folder, wait, tuple(without or ()))
         target = out or path.parent / "result"
         summary = _run(path, target, how, again=again, quiet=json_)
+        if files is not None:
+            from expril.report.page_files import write_page_files
+            from learner_node.result.document import study_document
+
+            write_page_files(study_document(summary), files, png=png)
         if json_:
             print_json({**summary, "folder": str(target)})
         else:

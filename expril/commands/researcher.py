@@ -14,10 +14,13 @@ from expril.commands.terminal import (
     WRONG,
     CarrierName,
     Fault,
+    FilesFolder,
     Json,
     KeptModels,
     LargeEpsilon,
+    Png,
     bars,
+    check_files,
     plain_errors,
     print_json,
     readable,
@@ -185,14 +188,26 @@ def _scenario_table(scenarios: "Mapping[str, Scenario]") -> "RenderableType":
     return rich_table(Table("", columns, [Group([item]) for item in ordered], note=note))
 
 
-def report(runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]) -> None:
-    """Write the HTML report of runs anew and print its path."""
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")],
+    files: FilesFolder = None,
+    png: Png = False,
+) -> None:
+    """Write the HTML report of runs anew and print its path.
+
+    With --files, figures and tables are written, too: of several runs, each in a folder of the run's name.
+    """
     with plain_errors(part="simulations"):
-        from simulations.run_page import rewrite_page
+        check_files(files, png)
+        from expril.report.page_files import write_page_files
+        from simulations.run_page import read_document, rewrite_page
 
         with bars(silent=False) as tick:
             pages = []
             for number, run in enumerate(runs):
                 tick("reports", number, len(runs))
                 pages.append(rewrite_page(run))
+                if files is not None:
+                    target = files / run.resolve().name if len(runs) > 1 else files
+                    pages += write_page_files(read_document(run), target, png=png)
         sys.stdout.write("".join(f"{page}\n" for page in pages))

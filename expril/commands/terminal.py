@@ -24,7 +24,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from expril.report.table import Table
 from expril.report.terminal import rich_table
-from protocol.errors import ExprilError
+from protocol.errors import ConfigurationError, ExprilError
 
 FAILED, WRONG, LATER, INTERRUPTED, NOBODY_READS = 1, 2, 3, 130, 141
 """Exit statuses. `FAILED`: what was checked is not in order. `LATER`: a reply is awaited, and the same command goes on.
@@ -38,7 +38,7 @@ PARTS = {
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
 FASTER = frozenset({"uvloop"})
 """Those of them that no command needs: they make it faster, and some systems lack them."""
-APART = {"ray": "ray", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
+APART = {"ray": "ray", "resvg_py": "figures", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
 """Module -> an extra beside these."""
 _FULL = {
     errno.ENOSPC: "the disk is full",
@@ -109,6 +109,25 @@ def _missing_part(error: ModuleNotFoundError, part: str) -> Fault | None:
     )
 
 
+def check_files(folder: Path | None, png: bool) -> None:
+    """Refuse at once what `write_page_files` could not write in the end.
+
+    Raises:
+        ConfigurationError: PNG without a folder, or no font for its letters.
+        ModuleNotFoundError: PNG without resvg_py.
+    """
+    if not png:
+        return
+    if folder is None:
+        raise ConfigurationError("--png says how to write figures; name their folder with --files")
+    from expril.report.page_files import has_letters
+
+    if not has_letters():
+        raise ConfigurationError(
+            "--png: no font is installed, so that figures would lack their words; install one, such as DejaVu Sans"
+        )
+
+
 class KeptModels(StrEnum):
     """The repeats whose models are kept, in the words of `simulations.run_cells`."""
 
@@ -140,6 +159,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for ma
 LargeEpsilon = Annotated[
     bool, typer.Option("--large-epsilon", help="Confirm an epsilon of 100 or more, which protects nothing.")
 ]
+FilesFolder = Annotated[
+    Path | None,
+    typer.Option("--files", help="Also write the page's figures as SVG and its tables as CSV into this folder."),
+]
+Png = Annotated[bool, typer.Option("--png", help="Write the figures of --files as PNG, too (expril[figures]).")]
 Tick = Callable[[str, int, int], None]
 """(what, done, total), of one of several things."""
 WorkTick = Callable[[str, float, float], None]

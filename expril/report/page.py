@@ -10,17 +10,21 @@ import hashlib
 
 from markupsafe import Markup
 
-from expril.report.document import Document, Drawing, leaves, tables
+from expril.report.document import Document
+from expril.report.page_files import MOST, SCALE, file_name, page_files
+from expril.report.picture import has_picture
 from expril.report.template import PACKAGE, asset, page_template, style
 
 
 def as_page(document: Document) -> str:
     """Return a document as one HTML page; the same document gives the same text."""
+    files = page_files(document)
     parts = {"document": document, "headline": document.headline, "summary": document.summary, "style": style()}
-    blocks = [block for section in document.in_medium("page") for block in leaves(section.present)]
-    if any(isinstance(block, Drawing) and block.images for block in blocks):
+    parts |= {"file_of": {id(entry.block): entry for entry in files}.get, "scale": SCALE, "most": MOST}
+    parts |= {"prefix": file_name(document.subject)}
+    if any(has_picture(entry.block) for entry in files):
         parts["images"] = True
-    if any(table.sortable for table in tables(blocks)):
+    if files:
         script = asset(PACKAGE, "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         parts |= {"script": Markup(script), "digest": digest}  # noqa: S704 - our own file, no text of a document

@@ -117,15 +117,27 @@ def _placed(entries: Sequence[Entry], width: float) -> list[Entry]:
         return []
     entry_width = ENTRY + LETTER * max(len(entry.name) for entry in entries)
     row = max(1, int(width // entry_width))
-    return [
-        replace(entry, x=(n % row) * entry_width, y=(n // row) * LINE) for n, entry in enumerate(entries)
-    ]
+    return [replace(entry, x=(n % row) * entry_width, y=(n // row) * LINE) for n, entry in enumerate(entries)]
 
 
 def _render(name: str, width: float, height: float, **parts: object) -> str:
-    sheet = {"width": round(width) + 2 * MARGIN, "height": round(height) + TITLE + MARGIN, "margin": MARGIN, "top": TITLE}
+    sheet = {
+        "width": round(width) + 2 * MARGIN,
+        "height": round(height) + TITLE + MARGIN,
+        "margin": MARGIN,
+        "top": TITLE,
+    }
     rules = Markup(asset(PACKAGE, "chart.css") + asset(PACKAGE, "drawing.css"))  # noqa: S704 - our own files
-    context = {"entries": (), "panels": (), "drawing": "", "head": 0, "size": 0.6, "words": (), "bands": (), "rules": ()}
+    context = {
+        "entries": (),
+        "panels": (),
+        "drawing": "",
+        "head": 0,
+        "size": 0.6,
+        "words": (),
+        "bands": (),
+        "rules": (),
+    }
     context |= {"lines": True, "upright": False}
     return page_template(PACKAGE, "drawing.svg.j2").render(title=name, style=rules, **sheet, **context | parts).lstrip()
 
@@ -158,13 +170,13 @@ def _stretched(block: Drawing, title: str) -> str:
     for part in ET.fromstring(f"<g>{block.svg}</g>"):  # noqa: S314 - our own drawing
         if part.tag == "svg":
             part.set("y", str(y))
+            shapes.append(ET.tostring(part, encoding="unicode"))
             y += float(part.get("height", "0"))
         else:
             y += LINE
-            words = "".join(part.itertext())
-            part = ET.Element("text", {"x": "50%", "y": str(y - 6), "text-anchor": "middle"})
-            part.text = words
-        shapes.append(ET.tostring(part, encoding="unicode"))
+            line = ET.Element("text", {"x": "50%", "y": str(y - 6), "text-anchor": "middle"})
+            line.text = "".join(part.itertext())
+            shapes.append(ET.tostring(line, encoding="unicode"))
     frame = f'<svg width="{width}" height="{y}">{"".join(shapes)}</svg>'
     return _render(title, width, y, drawing=frame)
 
@@ -209,8 +221,8 @@ def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
             for column, cell, left, right in zip(columns, cells, edges, edges[1:], strict=False):
                 if cell is not None:
                     words += _lines(column, _texts(cell), left, right - MARGIN, y + 17, cell=cell)
-                elif isinstance(shown := column.drawing(item), Strip):
-                    bands.append(Band(left, y, strip, height, strip=shown))
+                elif isinstance(drawing := column.drawing(item), Strip):
+                    bands.append(Band(left, y, strip, height, strip=drawing))
             y += height
             rules.append(y)
     # The words of a table are its texts; a strip that says more says so itself.
@@ -232,7 +244,14 @@ def _width(column: Column[Any], items: Sequence[Any]) -> float:
 
 
 def _lines(
-    column: Column[Any], lines: Sequence[str], left: float, right: float, y: float, *, soft: bool = False, cell: Cell | None = None
+    column: Column[Any],
+    lines: Sequence[str],
+    left: float,
+    right: float,
+    y: float,
+    *,
+    soft: bool = False,
+    cell: Cell | None = None,
 ) -> Iterator[Words]:
     """The lines of a cell, or of a heading, at their places."""
     key = cell.key if cell else None

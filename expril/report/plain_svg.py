@@ -106,7 +106,7 @@ class Sheet:
 
 def _declarations(body: str) -> Style:
     """The declarations of a rule that matter here; a font becomes its size and weight."""
-    style = {}
+    style: Style = {}
     for declaration in body.split(";"):
         name, _, value = (text.strip() for text in declaration.partition(":"))
         if name == "font" and (font := re.match(r"(?:(\d+)\s+)?([\d.]+)px", value)):
@@ -253,8 +253,12 @@ class _Writer:
             frame = frame.within(element)
         shape = self.shape(tag, element, frame)
         if shape is not None:
-            if tag == "text" and "paint-order" in style:  # few programs know the order, so the edge is a text of its own
-                edge = ET.Element("text", {**shape.attrib, "aria-hidden": "true", "class": self.name("edge", style, frame)})
+            if (
+                tag == "text" and "paint-order" in style
+            ):  # few programs know the order, so the edge is a text of its own
+                edge = ET.Element(
+                    "text", {**shape.attrib, "aria-hidden": "true", "class": self.name("edge", style, frame)}
+                )
                 edge.text = shape.text
                 yield edge
             if name := self.name(tag, style, frame):
@@ -277,7 +281,11 @@ class _Writer:
             case "rect" | "image":
                 size = frame.across(element, "width") * frame.sx, frame.down(element, "height") * frame.sy
                 places = dict(zip(("x", "y", "width", "height"), map(_number, (x, y, *size)), strict=True))
-                kept = {name: element.attrib[name] for name in ("rx", "href", "preserveAspectRatio") if name in element.attrib}
+                kept = {
+                    name: element.attrib[name]
+                    for name in ("rx", "href", "preserveAspectRatio")
+                    if name in element.attrib
+                }
                 return ET.Element(tag, places | kept)
             case "text":
                 shape = ET.Element("text", x=_number(x), y=_number(y))
@@ -346,4 +354,4 @@ def plain_svg(text: str, sheet: Sheet) -> str:
     root.extend(_joined(shapes))
     for element in root:
         element.tail = "\n"
-    return ET.tostring(root, encoding="unicode") + "\n"
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>") + "\n"

@@ -42,7 +42,7 @@ def page_template(package: str, name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment, "place": _place}
-    environment.globals |= {"shapes": SHAPES, "colours": COLOURS}
+    environment.globals |= {"shapes": SHAPES, "colours": COLOURS, "id": id}
     return environment.get_template(f"{package}/{name}")
 
 
