@@ -120,7 +120,7 @@ def check_files(folder: Path | None, png: bool) -> None:
         return
     if folder is None:
         raise ConfigurationError("--png says how to write figures; name their folder with --files")
-    from expril.report.page_files import has_letters
+    from expril.report.png import has_letters
 
     if not has_letters():
         raise ConfigurationError(

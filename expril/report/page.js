@@ -30,8 +30,12 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
+// The file stands beside its figure, but for the images, which the figure has.
 function svgOf(place) {
-  return new XMLSerializer().serializeToString(place.querySelector("template").content.firstElementChild) + "\n";
+  const svg = place.querySelector("template").content.firstElementChild;
+  const images = place.previousElementSibling.querySelectorAll("image");
+  svg.querySelectorAll("image").forEach((image, n) => image.setAttribute("href", images[n].getAttribute("href")));
+  return new XMLSerializer().serializeToString(svg) + "\n";
 }
 
 function savePng(name, svg, scale, most) {

@@ -7,20 +7,37 @@ saves figures and tables as files. Images are allowed as data URIs: of drawings,
 
 import base64
 import hashlib
+import re
 
 from markupsafe import Markup
 
 from expril.report.document import Document
-from expril.report.page_files import MOST, SCALE, file_name, page_files
+from expril.report.page_files import file_name, page_files
 from expril.report.picture import has_picture
+from expril.report.plain_svg import SVG
+from expril.report.png import MOST, SCALE
 from expril.report.template import PACKAGE, asset, page_template, style
+
+
+def embedded(svg: str) -> Markup:
+    """Return an SVG file as a page holds it, whose script makes the file of it again.
+
+    HTML knows the namespace; images are those of the drawing that the page shows.
+    """
+    markup = svg.replace(f' xmlns="{SVG}"', "").replace("'", "&#39;")
+    return Markup(re.sub(r' href="data:[^"]*"', ' href=""', markup).strip())  # noqa: S704 - escaped by its writer
 
 
 def as_page(document: Document) -> str:
     """Return a document as one HTML page; the same document gives the same text."""
     files = page_files(document)
     parts = {"document": document, "headline": document.headline, "summary": document.summary, "style": style()}
-    parts |= {"file_of": {id(entry.block): entry for entry in files}.get, "scale": SCALE, "most": MOST}
+    parts |= {
+        "file_of": {id(entry.block): entry for entry in files}.get,
+        "embedded": embedded,
+        "scale": SCALE,
+        "most": MOST,
+    }
     parts |= {"prefix": file_name(document.subject)}
     if any(has_picture(entry.block) for entry in files):
         parts["images"] = True

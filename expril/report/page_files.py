@@ -10,18 +10,15 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from expril.files import replace_bytes
 from expril.report.document import Block, Charts, Document, Drawing, Heading, Legend, leaves
 from expril.report.picture import as_picture, has_picture
-from expril.report.plain_svg import FONTS, SVG
+from expril.report.png import as_png
 from expril.report.table import Table
 
-SCALE, MOST = 3, 16_000
-"""Pixels of a PNG for one of its SVG, about 300 an inch where a figure is as wide as a page; most on one side."""
 _LONGEST = 60
 """Most letters of a file's name."""
 _NUMBER = re.compile(
@@ -158,31 +155,3 @@ def write_page_files(document: Document, folder: Path, *, png: bool = False) -> 
     for name, content in files.items():
         replace_bytes(folder / name, content)
     return [folder / name for name in files]
-
-
-def as_png(svg: str) -> bytes:
-    """Return an SVG file of `PageFile.svg` as a PNG with `SCALE` pixels for one of its own.
-
-    Raises:
-        ModuleNotFoundError: resvg_py is not installed.
-    """
-    width, height = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', svg)[:2])
-    scale = min(SCALE, MOST / max(width, height))
-    return _rendered(svg, round(width * scale), round(height * scale))
-
-
-def has_letters() -> bool:
-    """Whether a PNG would have its words: whether one of the fonts of figures is installed.
-
-    Raises:
-        ModuleNotFoundError: resvg_py is not installed.
-    """
-    empty = f'<svg xmlns="{SVG}" width="20" height="20"/>'
-    letter = f'<svg xmlns="{SVG}" width="20" height="20"><text y="16" font-family="{escape(FONTS)}">A</text></svg>'
-    return _rendered(letter, 20, 20) != _rendered(empty, 20, 20)
-
-
-def _rendered(svg: str, width: int, height: int) -> bytes:
-    from resvg_py import svg_to_bytes  # noqa: PLC0415 - an extra of its own
-
-    return bytes(svg_to_bytes(svg_string=svg, width=width, height=height))

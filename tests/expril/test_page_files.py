@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from expril.report.chart import Key, Level, Place, Series, Strip, line_chart, make_axis
 from expril.report.document import Cards, Charts, Document, Drawing, Fold, Grid, Heading, Legend, Section, Text
 from expril.report.page import as_page
-from expril.report.page_files import MOST, SCALE, as_csv, as_png, file_name, has_letters, page_files, write_page_files
+from expril.report.page_files import as_csv, file_name, page_files, write_page_files
 from expril.report.plain_svg import Frame, Sheet, moved_path, plain_svg
+from expril.report.png import MOST, SCALE, as_png, has_letters
 from expril.report.table import Cell, Column, Group, Table, text_table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,10 +35,14 @@ def charts(name="", count=1):
     return Charts(figures, keys, [("dashes", "the rule")], name=name)
 
 
+def drawn_strip(row):
+    return Strip(AXIS, [(0, row[1], (0.5, 2.5), "")], [(0.0, 2.0, "track", "")])
+
+
 def strips(caption="a table of strips", groups=None):
     columns = [
         Column("name", lambda row: Cell(row[0], under="a second line", key=Key(2, False, "")), names=True),
-        Column("plotted", lambda row: Strip(AXIS, [(0, row[1], (0.5, 2.5), "")], [(0.0, 2.0, "track", "")]), drawn=True, axis=AXIS),
+        Column("plotted", drawn_strip, drawn=True, axis=AXIS),
         Column("value\nof it", itemgetter(1), number=True),
         Column("verdict", lambda row: Cell(HOSTILE, tone="good", title="a meaning")),
     ]  # fmt: skip
@@ -52,7 +57,13 @@ def document(*blocks, **fields):
     return Document("kind", "the subject", "headline", sections=[Section("the section", blocks)], **fields)
 
 
-DRAWING = Drawing('<svg width="100" height="50"><rect width="50%" height="10"/></svg>', "of a size", size=(100, 50))
+DRAWING = Drawing(
+    '<svg width="100" height="50"><rect width="50%" height="10"/>'
+    '<image y="10" width="9" height="9" href="data:image/png;base64,AAAA"/></svg>',
+    "of a size",
+    size=(100, 50),
+    images=True,
+)
 WIDE = Drawing('<svg class="plot" height="40"><line class="grid" x2="100%"/></svg>\n<p class="axis">words</p>', "wide")
 EVERYTHING = document(
     charts("charts", 2),
@@ -114,7 +125,7 @@ def test_a_figure_is_a_file_of_pixels_that_loads_nothing():
         assert {element.tag for element in tree.iter()} <= {
             f"{SVG}{name}" for name in ("svg", "title", "style", "path", "rect", "text", "image")
         }
-        places = [value for element in tree.iter() for name, value in element.items() if name not in {"font-family"}]
+        places = [value for element in tree.iter() for name, value in element.items() if name != "font-family"]
         assert not [value for value in places if "%" in value or "var(" in value]
         assert not re.search(r"light-dark|var\(|currentColor|@|url\(", tree.findtext(f"{SVG}style"))
         assert "http" not in file.svg.replace("http://www.w3.org/2000/svg", "")
@@ -183,9 +194,8 @@ def test_places_are_those_of_nested_and_stretched_drawings():
 
 
 numbers = st.floats(-999, 999).map(lambda value: round(value, 1))
-frames = st.builds(
-    partial(Frame, 1, 1), sx=st.sampled_from((1.0, 0.5, 2.0)), sy=st.sampled_from((1.0, 0.5, 2.0)), dx=numbers, dy=numbers
-)  # fmt: skip
+scales = st.sampled_from((1.0, 0.5, 2.0))
+frames = st.builds(partial(Frame, 1, 1), sx=scales, sy=scales, dx=numbers, dy=numbers)
 
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=1), frames)

@@ -5,7 +5,10 @@ from html.parser import HTMLParser
 
 
 class Outline(HTMLParser):
-    """Elements, table rows and visible words of a page; checks that tags are balanced."""
+    """Elements, table rows and visible words of a page; checks that tags are balanced.
+
+    What is in a `template` is no part of the page.
+    """
 
     VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
 
@@ -17,7 +20,8 @@ class Outline(HTMLParser):
         assert not self.open
 
     def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
+        if "template" not in self.open:
+            self.elements.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
         if tag == "tr":
@@ -26,13 +30,14 @@ class Outline(HTMLParser):
             self.rows[-1][1].append("")
 
     def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
+        if "template" not in self.open:
+            self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if {"style", "script"} & set(self.open):
+        if {"style", "script", "template"} & set(self.open):
             return
         self.words.append(data)
         if {"td", "th"} & set(self.open):
