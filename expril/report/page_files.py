@@ -77,10 +77,10 @@ def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Table[Any],
                 heading = block.text
             elif isinstance(block, Legend):
                 legend = block
-            elif isinstance(block, Table) and block:
+            elif isinstance(block, Table) and block.filled:
                 yield block, _title(block.caption, heading, section_title), legend
-            elif isinstance(block, Charts) and block.figures:
-                name = block.name or (block.figures[0].name if len(block.figures) == 1 else "")
+            elif isinstance(block, Charts):
+                name = block.name or (block.drawn_figures[0].name if len(block.drawn_figures) == 1 else "")
                 yield block, _title(name, heading, section_title), None
             elif isinstance(block, Drawing):
                 yield block, _title(block.name, heading, section_title), None
@@ -115,7 +115,7 @@ def as_csv(table: Table[Any]) -> str:
     follows the first after a dash. Numbers are written as programs read them, without separators of thousands; a
     text that a spreadsheet would take for a formula begins with an apostrophe.
     """
-    columns = [column for column in table.columns if not column.drawn]
+    columns = [column for column in table.filled if not column.drawn]
     grouped = any(group.title for group in table.groups)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")

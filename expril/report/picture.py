@@ -7,6 +7,7 @@ that draw or write.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from textwrap import wrap
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from expril.report.chart import Axis, Figure, Key, Strip
 from expril.report.document import Charts, Document, Drawing, Legend, leaves
+from expril.report.labels import text_width
 from expril.report.plain_svg import WHITE, Sheet, plain_svg
 from expril.report.table import Cell, Column, Table
 from expril.report.template import PACKAGE, asset, page_template, style
@@ -28,6 +30,10 @@ STRIP, STRIPS, CHIP = 320, 170, 20
 """Width of a table's only strip, of one of several, and of a colour and shape before a cell's words, in pixels."""
 WORDS = 15
 """Height of a line of words in a table, in pixels."""
+LONGEST = 48
+"""Most letters of a line of words in a table."""
+APART = 34
+"""Least height of a strip whose dots are below each other, in pixels."""
 LEAST = 480
 """Least width, so that a title has room, in pixels."""
 
@@ -54,7 +60,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Words:
+class Label:
     """A text and its place; it ends there if `right`."""
 
     x: float
@@ -90,24 +96,24 @@ def as_svg(block: Charts | Drawing, title: str = "") -> str:
     if isinstance(block, Drawing):
         width, height = block.size or (0, 0)
         return _render(name, max(width, LEAST), height, drawing=block.svg)
-    single = len(block.figures) == 1
-    across, wide = min(block.columns, len(block.figures)), 2 * PANEL if single else PANEL
+    figures = block.drawn_figures
+    single = len(figures) == 1
+    across, wide = min(block.columns, len(figures)), 2 * PANEL if single else PANEL
     width = across * (wide + GAP) - GAP if across else wide
     entries = _legend(block, width)
     top = max((entry.y + LINE for entry in entries), default=0)
     head = 0 if single else HEAD
-    down = max((figure.height for figure in block.figures), default=0) + head + GAP
+    down = max((figure.height for figure in figures), default=0) + head + GAP
     panels = [
-        Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure)
-        for n, figure in enumerate(block.figures)
+        Panel((n % across) * (wide + GAP), top + (n // across) * down, wide, figure) for n, figure in enumerate(figures)
     ]
     height = top + (down * -(-len(panels) // across) - GAP if across else 0)
     return _render(name, width, height, entries=entries, panels=panels, head=head, size=block.size, lines=block.lines)
 
 
 def _legend(block: Charts, width: int) -> list[Entry]:
-    entries = [Entry(0, 0, key.name, key) for key in block.keys]
-    entries += [Entry(0, 0, words, style=name) for name, words in block.rules]
+    entries = [Entry(0, 0, key.name, key) for key in block.drawn_keys]
+    entries += [Entry(0, 0, words, style=name) for name, words in block.drawn_rules]
     return _placed(entries, width)
 
 
@@ -187,7 +193,7 @@ def _is_strip(column: Column[Any]) -> bool:
 
 def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
     """A table with strips."""
-    columns = [column for column in table.columns if not column.drawn or column.axis is not None]
+    columns = [column for column in table.filled if not column.drawn or column.axis is not None]
     items = [item for group in table.groups for item in group.rows]
     strip = STRIP if sum(map(_is_strip, columns)) == 1 else STRIPS
     edges = [0.0]
@@ -201,7 +207,7 @@ def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
         entries = _placed(entries, width)
     y = max((entry.y + LINE for entry in entries), default=0)
     y += WORDS * max(len(column.heading.split("\n")) for column in columns)
-    words: list[Words] = []
+    words: list[Label] = []
     bands: list[Band] = []
     rules = [y + 6.0]
     for column, left, right in zip(columns, edges, edges[1:], strict=False):
@@ -214,15 +220,18 @@ def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
     for group in table.groups:
         if group.title:
             y += LINE
-            words.append(Words(0, y - 6, group.title, bold=True))
+            words.append(Label(0, y - 6, group.title, bold=True))
         for item in group.rows:
             cells = [None if _is_strip(column) else column.text(item) for column in columns]
             height = WORDS * max(len(_texts(cell)) for cell in cells if cell is not None) + 11
-            for column, cell, left, right in zip(columns, cells, edges, edges[1:], strict=False):
+            drawings = [column.drawing(item) if _is_strip(column) else None for column in columns]
+            if any(isinstance(drawing, Strip) and drawing.apart for drawing in drawings):
+                height = max(height, APART)
+            for n, (cell, drawing) in enumerate(zip(cells, drawings, strict=True)):
                 if cell is not None:
-                    words += _lines(column, _texts(cell), left, right - MARGIN, y + 17, cell=cell)
-                elif isinstance(drawing := column.drawing(item), Strip):
-                    bands.append(Band(left, y, strip, height, strip=drawing))
+                    words += _lines(columns[n], _texts(cell), edges[n], edges[n + 1] - MARGIN, y + 17, cell=cell)
+                elif isinstance(drawing, Strip):
+                    bands.append(Band(edges[n], y, strip, height, strip=drawing))
             y += height
             rules.append(y)
     # The words of a table are its texts; a strip that says more says so itself.
@@ -230,9 +239,9 @@ def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
 
 
 def _texts(cell: Cell) -> list[str]:
-    """The lines of a cell."""
+    """The lines of a cell; long ones are broken."""
     first = f"{cell.mark} {cell.text}" if cell.tone else cell.text
-    return [*first.split("\n"), *([cell.under] if cell.under else [])]
+    return [line for text in (*first.split("\n"), cell.under) for line in wrap(text, LONGEST)] or [""]
 
 
 def _width(column: Column[Any], items: Sequence[Any]) -> float:
@@ -240,7 +249,7 @@ def _width(column: Column[Any], items: Sequence[Any]) -> float:
     cells = [column.text(item) for item in items]
     texts = [(text, CHIP if cell.key else 0) for cell in cells for text in _texts(cell)]
     texts += [(text, 0) for text in column.heading.split("\n")]
-    return max(LETTER * len(text) + room for text, room in texts)
+    return max(text_width(text) + room for text, room in texts)
 
 
 def _lines(
@@ -252,13 +261,14 @@ def _lines(
     *,
     soft: bool = False,
     cell: Cell | None = None,
-) -> Iterator[Words]:
+) -> Iterator[Label]:
     """The lines of a cell, or of a heading, at their places."""
     key = cell.key if cell else None
     room = CHIP if key else 0
+    first_under = len(lines) - (len(wrap(cell.under, LONGEST)) if cell else 0)
     for n, line in enumerate(lines):
-        under = cell is not None and bool(cell.under) and n == len(lines) - 1
-        yield Words(
+        under = n >= first_under
+        yield Label(
             right if column.number else left + room,
             y + n * WORDS,
             line,

@@ -289,7 +289,7 @@ class _Writer:
                 return ET.Element(tag, places | kept)
             case "text":
                 shape = ET.Element("text", x=_number(x), y=_number(y))
-                shape.text = "".join(element.itertext())
+                shape.text = (element.text or "") + "".join(inner.tail or "" for inner in element)
                 return shape
         return None
 

@@ -2,7 +2,6 @@
 
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -41,14 +40,10 @@ def page_template(package: str, name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment, "place": _place}
+    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment}
     environment.globals |= {"shapes": SHAPES, "colours": COLOURS, "id": id}
     return environment.get_template(f"{package}/{name}")
 
 
 def _kind(block: object) -> str:
     return type(block).__name__
-
-
-def _place(value: float, axis: Any) -> float:
-    return axis.place(value)  # type: ignore[no-any-return]
