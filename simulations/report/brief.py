@@ -68,9 +68,10 @@ def _result(view: View) -> str:
     value = view.value(view.pooled)
     if value is None:
         return "The model has no score"
+    if view.gain(view.pooled).side() <= 0 and value.se:
+        constant = "always answering the mean" if report.measure == "R²" else always(view)
+        return f"The model is not shown to be better than {constant}"
     if report.measure == "R²":
-        if value.value <= 0:
-            return f"The model is no better than always answering the mean{_of_label(report)}"
         return f"The model explains {hundred(value.value)} % of the differences{_of_label(report)}"
     return f"The model is right for {hundred(value.value)} of 100 {noun.plural}"
 
@@ -332,10 +333,8 @@ def _ledgers(view: View) -> Iterator[str]:
             where = "each hospital" if len(groups) == 1 else series(names)
             rest = _rest(cap - spent, claimed)
             if not number:
-                yield (
-                    f"It cost {where} a privacy loss of {_amount(spent)}, of the {_amount(cap)} that may ever be "
-                    f"spent: {rest}."
-                )
+                loss = f"a privacy loss of {_amount(spent)}," if spent else "nothing"
+                yield f"It cost {where} {loss} of the {_amount(cap)} that may ever be spent: {rest}."
             else:
                 yield f"It cost {where} {_amount(spent)} of {_amount(cap)}: {rest}."
     elif groups:

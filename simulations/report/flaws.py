@@ -49,8 +49,8 @@ def _exceptions(view: View) -> Iterator[str]:
     ]
     below = [site for site in sites if gains[site.curator].side(level) < 0]
     for name in worse[:MOST_NAMED]:
-        elsewhere = hundred(_others(view, scores, name).value)
-        yield f"Worse at {name}: {_measured(view, scores[name])}, elsewhere in {elsewhere}."
+        elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
+        yield f"Worse at {name}: {_measured(view, scores[name])}, elsewhere {elsewhere}."
     for site in below[:MOST_NAMED]:
         yield (
             f"At {site.curator} {always(view, site.prevalence)} would be right more often: for "
@@ -66,6 +66,9 @@ def _exceptions(view: View) -> Iterator[str]:
 
 def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
     """That no hospital stands out, with the ends of what there is."""
+    if not scores:
+        yield "No hospital stands out."
+        return
     low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
     lowest, highest = (hundred(scores[name].value) for name in (low, high))
     what = {
@@ -92,10 +95,15 @@ def _comparable(view: View, site: SiteScore) -> Estimate | None:
 def _scaled(view: View, scores: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """The scores of hospitals; over repeats, with errors that all of them tell together."""
     samples = {name: view.sample(name) for name in scores}
-    if view.report.repeats == 1 or any(estimate.repeats_se is None for estimate in scores.values()):
+    if not scores or view.report.repeats == 1 or any(estimate.repeats_se is None for estimate in scores.values()):
         return dict(scores)
     units = {name: 1 / math.sqrt(sample.test if sample else 1) for name, sample in samples.items()}
     return with_common_scale(scores, units, view.report.repeats)
+
+
+def _preposition(view: View) -> str:
+    """What stands before a second score of the same kind."""
+    return "in " if view.pooled.auc is not None else "" if view.report.measure == "R²" else "for "
 
 
 def _measured(view: View, estimate: Estimate) -> str:
@@ -142,7 +150,7 @@ def _missed(view: View) -> Iterator[str]:
 
 
 def _confused(view: View) -> Iterator[str]:
-    """Which of several classes are recognised clearly less often than records on the area."""
+    """Which of several classes are recognised clearly less often than records are on average."""
     confusion, names, value = view.pooled.confusion, view.report.classes, view.pooled.value
     if confusion is None or value is None or len(names) < 3 or len(names) != len(confusion.counts):
         return

@@ -53,7 +53,7 @@ def noun_of(report: RunReport) -> Noun:
     if not person and not _WORD.fullmatch(unit):
         single = "unit"
     same = "" if single == unit else f", those with the same {quoted(unit)}"
-    return Noun(single, f"{single}s", person, f"It covers all records of a {single}{same}.")
+    return Noun(single, f"{single}s", person, f"It covers all records of one {single}{same}.")
 
 
 def scored_noun(report: RunReport) -> Noun:
