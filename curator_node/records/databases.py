@@ -69,20 +69,41 @@ def read_database(path: Path) -> pl.DataFrame:
     """
     source = read_toml(read_text_file(path, "source file"), Source, where=str(path))
     query = _query(source, path)
+    with _connected(source, path) as connection:
+        frame = _fetch(connection, query, source.fetch_rows, path)
+    if frame.is_empty():
+        raise ConfigurationError(f"{path}: the query finds no rows")
+    return frame
+
+
+def read_database_columns(path: Path) -> list[str]:
+    """The names of the columns of the records that a source file names. The database is asked for no row.
+
+    Raises:
+        ConfigurationError: as `read_database`, as far as the columns show it.
+    """
+    source = read_toml(read_text_file(path, "source file"), Source, where=str(path))
+    query = _query(source, path)
+    with _connected(source, path) as connection:
+        # The bracket stands on a line of its own, as the query may end in a comment.
+        no_row = f"SELECT * FROM (\n{query}\n) AS records WHERE 1 = 0"  # noqa: S608 - the steward's own query
+        return list(_fetch(connection, no_row, 1, path).columns)
+
+
+@contextmanager
+def _connected(source: Source, path: Path) -> Iterator[sa.Connection]:
+    """A session in the database; its errors become one sentence that quotes nothing."""
     url = _url(source, path)
     engine = open_engine(url)
     try:
         with _session(engine, url) as connection:
-            frame = _fetch(connection, query, source.fetch_rows, path)
+            yield connection
     except (sa.exc.SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError(
             f"{path}: the records cannot be read from {shown_url(url)} ({_reason(error)}); nothing was changed there"
         ) from None
     finally:
         engine.dispose()
-    if frame.is_empty():
-        raise ConfigurationError(f"{path}: the query finds no rows")
-    return frame
 
 
 def _query(source: Source, path: Path) -> str:

@@ -10,18 +10,26 @@ reads it, and the data frame must agree with the parser.
 import codecs
 import csv
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import polars as pl
 
 from protocol.errors import ConfigurationError
+from protocol.schema import MISSING_TEXTS
 from protocol.strict_toml import text_fault
 
 _AS_CSV = 'save the table as "CSV UTF-8"'
 _EXPORT = "export the table again: a line of column names, then one line a record"
 _RAGGED = "another number of fields than in the header"
 _QUOTE_COMMAS = "give it as many fields as the header has, and put a field that holds a comma in quotes"
+_PARQUET = (".parquet", ".pq")
+_LONGEST_HEADER = 2**24
+_NUMBER_OR_DATE = re.compile(
+    r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
+)
 _OTHER_SEPARATORS = {";": "semicolon", "\t": "tab"}
 # One line by RFC 4180. Possessive: a quoted field that fails is tried no other way, and a match ends before the fault.
 _FIELD = r'(?:"(?:[^"]|"")*+"|[^",]*+)'
@@ -39,25 +47,59 @@ def read_records(path: Path) -> pl.DataFrame:
         ConfigurationError: there is no such file, its suffix is unknown, or it has no rows, duplicated columns, a
             separator other than the comma, or broken content. The text names file, column and row, never a value.
     """
-    if not path.is_file():
-        raise ConfigurationError(
-            f"{path} is a folder; name a file in it" if path.is_dir() else f"no file {path}; check its name"
-        )
-    if not path.stat().st_size:
-        raise ConfigurationError(f"{path} is empty; {_EXPORT}")
-    try:
+    _check_file(path)
+    with _readable(path):
         if path.suffix.lower() == ".toml":
             from curator_node.records.databases import read_database  # noqa: PLC0415 - few need its libraries
 
             frame = read_database(path)
         elif path.suffix.lower() == ".csv":
             frame = _read_csv(path)
-        elif path.suffix.lower() in (".parquet", ".pq"):
+        elif path.suffix.lower() in _PARQUET:
             frame = pl.read_parquet(path)
         else:
-            raise ConfigurationError(
-                f"{path}: records are read from .csv or .parquet files, or by a .toml file from a database"
-            )
+            raise _unknown(path)
+    if frame.is_empty():
+        raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
+    return frame
+
+
+def read_columns(path: Path) -> list[str]:
+    """The names of the columns of what `read_records` reads; no value is read.
+
+    Of a CSV the first line alone is read, of a Parquet file its description. A database is asked for no row.
+
+    Raises:
+        ConfigurationError: as `read_records`, as far as the columns show it; or the first line of a CSV seems to be a
+            record. The text quotes nothing of that line.
+    """
+    _check_file(path)
+    with _readable(path):
+        if path.suffix.lower() == ".toml":
+            from curator_node.records.databases import read_database_columns  # noqa: PLC0415 - few need its libraries
+
+            return read_database_columns(path)
+        if path.suffix.lower() == ".csv":
+            return _read_header(path)
+        if path.suffix.lower() in _PARQUET:
+            return list(pl.read_parquet_schema(path))
+    raise _unknown(path)
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigurationError(
+            f"{path} is a folder; name a file in it" if path.is_dir() else f"no file {path}; check its name"
+        )
+    if not path.stat().st_size:
+        raise ConfigurationError(f"{path} is empty; {_EXPORT}")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what a library says of a file into one sentence without a value."""
+    try:
+        yield
     except PermissionError:
         raise ConfigurationError(f"{path} cannot be read: you may not; ask its owner") from None
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -66,9 +108,39 @@ def read_records(path: Path) -> pl.DataFrame:
             f"{path} cannot be read as {kind} ({type(error).__name__}): it is another kind of file, or damaged; export "
             "the table again, as Parquet or CSV"
         ) from None
-    if frame.is_empty():
-        raise ConfigurationError(f"{path} has no rows; {_EXPORT}")
-    return frame
+
+
+def _unknown(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path}: records are read from .csv or .parquet files, or by a .toml file from a database"
+    )
+
+
+def _read_header(path: Path) -> list[str]:
+    with path.open("rb", buffering=0) as file:  # unbuffered: nothing after the first line is read
+        line = file.readline(_LONGEST_HEADER).removeprefix(codecs.BOM_UTF8)
+        while line and not line.strip():
+            line = file.readline(_LONGEST_HEADER)
+    if len(line) == _LONGEST_HEADER:
+        raise ConfigurationError(f"{path} cannot be read as csv: its first line does not end; {_EXPORT}")
+    text = _decoded(line, path).removesuffix("\n")
+    if '"' in text and not _FIELDS.fullmatch(text):
+        _refuse(path, 0, _quote_fault(text))
+    try:
+        header = next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        _refuse(path, 0, f"a field of more than {csv.field_size_limit()} characters or a broken one")
+    filled = [name.strip() for name in header if name.strip()]
+    if not filled:
+        raise ConfigurationError(f"{path} has no names of columns in its first line; {_EXPORT}")
+    if sum(map(_is_value, filled)) * 2 > len(filled):
+        raise ConfigurationError(f"{path} begins with a record, it seems, not with a line of column names; {_EXPORT}")
+    _check_header(path, header)
+    return header
+
+
+def _is_value(text: str) -> bool:
+    return text in MISSING_TEXTS or _NUMBER_OR_DATE.fullmatch(text) is not None
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
@@ -104,7 +176,10 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 def _text(path: Path) -> str:
     """The file's text without a byte order mark, each line ended by a line feed alone."""
-    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    return _decoded(path.read_bytes().removeprefix(codecs.BOM_UTF8), path)
+
+
+def _decoded(content: bytes, path: Path) -> str:
     wrong = text_fault(content)
     if wrong is not None:
         if wrong.start is None:

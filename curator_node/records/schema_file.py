@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from expril.files import read_text_file
+from protocol.errors import ConfigurationError
 from protocol.odds import PrivacyUnit
 from protocol.schema import MOST_CLASSES, Attribute, Name, Schema, Units, day_number
 from protocol.strict_toml import convert, parse_toml
@@ -56,9 +57,78 @@ SCHEMA = "schema.toml"
 """Name of the schema file in a site's folder."""
 
 
+OPEN = "?"
+"""What a drafted schema has in the place of what its steward has to write."""
+
+
 def read_schema_file(text: str, *, where: str = "schema file") -> SchemaFile:
-    """Parse a schema file; ConfigurationError names the wrong key and suggests the right one."""
-    return convert(_in_days(parse_toml(text, where=where)), SchemaFile, where=where)
+    """Parse a schema file.
+
+    Raises:
+        ConfigurationError: a key or value is wrong; the text names it and suggests the right one. Or the file is
+            unfinished, and the text names all attributes that need a kind, bounds or levels.
+    """
+    file = parse_toml(text, where=where)
+    _check_finished(file, where)
+    return convert(_in_days(file), SchemaFile, where=where)
+
+
+def _check_finished(file: dict[str, Any], where: str) -> None:
+    """Raise ConfigurationError for a file that is unfinished: something is `OPEN`, or several attributes lack keys.
+
+    A single key that is missing is the business of `convert`.
+    """
+    tables = file.get("attributes")
+    tables = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    needs: dict[str, list[str]] = {"a kind": [], "bounds": [], "levels": [], "a day for days_since": []}
+    for number, table in enumerate(tables, start=1):
+        for need in _needs(table):
+            name = table.get("name")
+            needs[need].append(name if isinstance(name, str) and name else f"number {number}")
+    label = [key for key in ("label", "classes", "label_bounds") if _is_open(file.get(key))]
+    placeholder = label or any(_is_open(item) for table in tables for item in map(table.get, _FILLED))
+    if not placeholder and sum(map(len, needs.values())) < 2:
+        return
+    parts = [f"the label needs {' and '.join(label)}"] if label else []
+    parts += [
+        f"{len(names)} attribute{'s' if len(names) > 1 else ''} need{'' if len(names) > 1 else 's'} {need} "
+        f"({', '.join(names)})"
+        for need, names in needs.items()
+        if names
+    ]
+    parts += _surplus(tables)
+    raise ConfigurationError(f'{where} is unfinished: {"; ".join(parts)}; write them in the place of each "{OPEN}"')
+
+
+_FILLED = ("kind", "lower", "upper", "levels", "days_since")
+"""Keys of an attribute that may be open in a draft."""
+
+
+def _is_open(item: Any) -> bool:
+    return item == OPEN or (isinstance(item, list) and item != [] and all(part == OPEN for part in item))
+
+
+def _needs(table: dict[str, Any]) -> list[str]:
+    kind = table.get("kind", OPEN)
+    if _is_open(kind):
+        return ["a kind"]
+    needs = ["a day for days_since"] if _is_open(table.get("days_since")) else []
+    if kind == "numeric" and any(_is_open(table.get(key, OPEN)) for key in ("lower", "upper")):
+        needs.append("bounds")
+    if kind == "categorical" and (_is_open(table.get("levels", OPEN)) or table.get("levels") == []):
+        needs.append("levels")
+    return needs
+
+
+def _surplus(tables: list[dict[str, Any]]) -> list[str]:
+    """Words on open keys that an attribute of this kind does not have."""
+    wrong = {"numeric": ("levels",), "categorical": ("lower", "upper", "days_since")}
+    return [
+        f"{table.get('name')} is {table['kind']} and has no {key}: take that line out"
+        for table in tables
+        for key in wrong.get(str(table.get("kind")), ())
+        if _is_open(table.get(key))
+    ]
 
 
 def _in_days(file: dict[str, Any]) -> dict[str, Any]:

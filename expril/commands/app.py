@@ -16,6 +16,7 @@ from expril.commands.learner import learner_app, predict, quote
 from expril.commands.researcher import report, scenarios, simulate
 from expril.commands.steward import learners  # noqa: F401
 from expril.commands.steward.ledger import keys, ledger_app
+from expril.commands.steward.schema import schema_app
 from expril.commands.steward.site import curator_app
 from expril.commands.terminal import Shell
 
@@ -32,6 +33,7 @@ app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(curator_app, name="curator")
+app.add_typer(schema_app, name="schema")
 app.add_typer(learner_app, name="learner")
 app.add_typer(transcript_app, name="transcript")
 

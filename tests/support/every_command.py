@@ -50,6 +50,7 @@ def calls(folder):
         ("learner", "rotate", key, folder / "new.pem", "--card", card, "--out", folder / "new.card"),
         ("learner", "init", folder / "ann"),
         ("learner", "run", folder / "ann" / "STUDY.toml"),
+        ("schema", "draft", SCHEMA.parent / "records.csv", "--out", folder / "drafted.toml"),
         ("curator", "init", ward, "--name", "ward", "--schema", SCHEMA),
         ("curator", "card", ward, "--out", folder / "ward.card"),
         ("curator", "enrol", ward, card, "--cap", "1", "--fingerprint", "not hers"),

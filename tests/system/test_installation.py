@@ -195,6 +195,7 @@ def test_what_needs_no_data_loads_nothing_slow(tmp_path):
         ["--version"],
         ["simulate", "--help"],
         ["predict", "--help"],
+        ["schema", "draft", "--help"],
         ["scenarios"],
         ["scenarios", "wdbc"],
         ["keys", key],
