@@ -208,10 +208,10 @@ def _recognised(keys: list[str]) -> dict[str, list[str]]:
 
 
 def _read_plain(table: list[dict[str, str]], columns: dict[str, list[str]]) -> list[Entry]:
-    return [_plain_entry({meaning: _said(row, keys) for meaning, keys in columns.items()}) for row in table]
+    return [_plain_entry({meaning: _cell_text(row, keys) for meaning, keys in columns.items()}) for row in table]
 
 
-def _said(row: dict[str, str], keys: list[str]) -> str:
+def _cell_text(row: dict[str, str], keys: list[str]) -> str:
     texts = dict.fromkeys(text for key in keys if (text := row.get(key, "")))
     return ": ".join(texts)
 

@@ -35,7 +35,7 @@ def with_values(entry: Entry, column: pl.Series) -> Entry:
     numbers = texts.cast(pl.Float64, strict=False)
     numeric = numbers.is_not_null().all() and bool(numbers.is_finite().all())
     dated = bool(texts.str.contains(_DAY).all())
-    if not entry.kind and numeric and len(texts) >= _MANY and texts.n_unique() == len(texts) and _whole(numbers):
+    if not entry.kind and numeric and len(texts) >= _MANY and texts.n_unique() == len(texts) and _are_whole(numbers):
         return replace(entry, left_out="another whole number in every record, such as a record's own")
     kind = entry.kind or _kind(texts, numeric=numeric, dated=dated)
     if not kind:
@@ -50,7 +50,7 @@ def with_values(entry: Entry, column: pl.Series) -> Entry:
     return entry
 
 
-def _whole(numbers: pl.Series) -> bool:
+def _are_whole(numbers: pl.Series) -> bool:
     return bool((numbers == numbers.floor()).all())
 
 

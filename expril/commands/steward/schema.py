@@ -97,5 +97,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _names(names: "tuple[str, ...] | list[str]") -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+    listed = ", ".join(names[:MOST_NAMES])
+    return f"{listed} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else listed
