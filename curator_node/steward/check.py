@@ -179,7 +179,12 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     policy = report.read("policy", lambda: policy_of(folder))
     steward = report.read("schema", lambda: read_schema_of(folder))
     keys = report.read("keys", lambda: _keys(report, folder))
-    settings = report.read("superlink", lambda: read_settings(folder))
+    settings = None
+    if (folder / DAEMON).exists():
+        settings = report.read("superlink", lambda: read_settings(folder))
+    else:
+        text = f"no {DAEMON}: no daemon can serve it, but it answers requests in a folder (expril curator answer)"
+        report.say("look", "superlink", text)
     if policy is not None:
         _policy(report, policy)
     if steward is not None:

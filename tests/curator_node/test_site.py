@@ -661,6 +661,13 @@ def test_each_file_that_is_wrong_stops_it_and_is_named(served_folder, name, cont
     assert any(where == about and text in told for where, told in stops), stops
 
 
+def test_a_site_that_answers_by_post_needs_no_settings_of_a_daemon(served_folder):
+    for name in (DAEMON, "node.pem", "ca.crt"):
+        (served_folder / name).unlink()
+    assert findings_at(served_folder, "stop") == set()
+    assert any("it answers requests in a folder" in text for _, text in findings_at(served_folder, "look"))
+
+
 def test_a_ledger_that_was_rolled_back_is_found(served_folder):
     old = (served_folder / LEDGER).read_bytes()
     open_site(served_folder).close()

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import safetensors
 import safetensors.numpy
+from threadpoolctl import threadpool_limits
 
 import expril
 from command_line import run
@@ -41,6 +42,13 @@ ROWS = 40
 def recalibrated(*, factor=5.0):
     by = Recalibration(Interval(0.5, 0.1, 0.9), Interval(1.5, 1.1, 1.9), factor)
     return replace(two_classes(3), recalibration=by)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """As the command computes: with several, the last digits may differ."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture
