@@ -55,6 +55,7 @@ def study_document(facts: Object) -> Document:
         sections=[
             _worth(facts),
             *_validated(facts),
+            _by_curator(facts),
             _cost(facts),
             _left_out(facts),
             _receipts(facts["cost"]["curators"]),
@@ -221,6 +222,40 @@ def _validated(facts: Object) -> list[Section]:
         )
         sections.append(Section("Recalibrated", [Text(text)]))
     return sections
+
+
+def _by_curator(facts: Object) -> Section:
+    """What is known of each curator, and what only its hospital can know."""
+    rows: list[tuple[str, Object]] = list(facts.get("by_curator", {}).items())
+    columns: list[Column[tuple[str, Object]]] = [Column("curator", lambda row: row[0], names=True)]
+    if any(row["shares"] for _, row in rows):
+        columns.append(Column("share of its records", lambda row: _shares_in_lines(row[1]["shares"]), number=True))
+    if any(row["validation"] for _, row in rows):
+        columns += [
+            Column("AUC, validated", lambda row: _at(row[1]["validation"], "auc"), number=True),
+            Column(
+                f"“{facts['positive']}”, validated", lambda row: _at(row[1]["validation"], "prevalence"), number=True
+            ),
+        ]
+    lead = "What each curator’s own answers tell of its records, with 95 % intervals."
+    if not rows:
+        lead = "The answers tell nothing by curator."
+    if facts["pooling"] == "secure":
+        lead = "Only sums over curators were opened, so nothing is known of any one of them."
+    alone = (
+        "What a hospital would reach alone, only the hospital can compute, on its own records. “expril predict” writes "
+        "the model’s predictions for them, which it can hold against those of its own model."
+    )
+    table = Table.of("Curator by curator", columns, rows)
+    return Section("Curator by curator", [Text(lead), table if rows else None, Text(alone, "fine")])
+
+
+def _shares_in_lines(shares: Mapping[str, Interval]) -> str:
+    return "\n".join(f"“{name}” {triple(share)}" for name, share in shares.items()) or "–"
+
+
+def _at(validated: Object | None, name: str) -> str:
+    return triple(validated[name]) if validated else "–"
 
 
 def _cost(facts: Object) -> Section:

@@ -16,6 +16,7 @@ import polars as pl
 
 from expril.files import PRIVATE_FOLDER, write_private
 from expril.report.page import as_page
+from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.files import SUFFIX, StudyModel, encode_model, kept_in_files
 from learner_node.models.synthetic import held_columns, pooled_estimate, synthetic_frame
 from learner_node.questions.validation import Validation
@@ -23,7 +24,8 @@ from learner_node.result.deployed import StudyResult
 from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
 from learner_node.scores.estimates import AccuracyEstimate
-from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate
+from learner_node.scores.prevalence import Prevalence, estimate_prevalences
+from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate, assumed_size
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
 from learner_node.study.session import Session
@@ -31,6 +33,7 @@ from learner_node.study.study import Study
 from learner_node.study_file import StudyFile
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest
 from protocol.errors import ConfigurationError
+from protocol.hypotheses import Constant
 from protocol.run_index import (
     COST,
     FORMAT,
@@ -58,6 +61,8 @@ EXPECTED = (
 )
 """Fields of an accuracy estimate that are written."""
 
+BY_CLASS = {"error_correct": Constant(predicted=1), "class_counts": None}
+"""Release kinds whose columns are the classes -> the hypothesis with which they are."""
 Object = dict[str, Any]
 
 
@@ -156,6 +161,7 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
         "expected_errors": _expected_errors(learned),
         "expected_recalls": _expected_recalls(learned),
         "shares": {name: [share.share, share.low, share.high] for name, share in learned.shares().items()},
+        "by_curator": by_curator(learned, validation),
         "validation": None if validation is None else _validated(validation),
         "validation_text": "" if validation is None else validation.to_text(),
         "validation_failure": result.validation_failure,
@@ -165,6 +171,49 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
         "not_private": learned.not_private,
         "cost": cost_object(deployed, result),
     }
+
+
+def by_curator(learned: Learned, validation: Validation | None = None) -> Object:
+    """What the answers tell of each curator's records, by its name; empty where only sums over curators were opened.
+
+    "shares" are each class's, of two classes the second's; "validation" holds the AUC and prevalence by the curator's
+    answer to the validation. All are 95 % intervals. The expected accuracy is not among them: the answers of one
+    curator do not tell how its records lie within the cells of a source that is of all.
+    """
+    validated = validation.by_site if validation else {}
+    facts: Object = {}
+    for name in learned.study.survivors:
+        shares = {key: [share.share, share.low, share.high] for key, share in _shares_at(learned, name).items()}
+        area = validated.get(name)
+        judged = area and {"auc": _ends(area.area), "prevalence": _ends(area.prevalence)}
+        if shares or judged:
+            facts[name] = {"shares": shares, "validation": judged}
+    return facts
+
+
+def _shares_at(learned: Learned, name: str) -> dict[str, Prevalence]:
+    """The shares of classes by the totals of a curator's own answers; empty where they do not tell."""
+    if name in learned.estimates:
+        return learned.shares(name)
+    if any(answered.took_part for answered in learned.study.rounds) or not learned.schema.classes:
+        return {}
+    counted = [
+        answer
+        for answer in learned.study.pooled([name])
+        if isinstance(answer, CountsAnswer) and BY_CLASS.get(answer.release, answer.body) == answer.body.hypothesis
+    ]
+    if not counted:
+        return {}
+    card, answer, classes = learned.study.cards[name], counted[-1], learned.schema.classes
+    counts = answer.blocks[0]
+    shares = estimate_prevalences(
+        counts.sum(axis=0),
+        len(counts) * answer.noise_variance,
+        declared=assumed_size([card.round_size], len(learned.source)),
+        records_per_unit=card.most_records_per_unit,
+    )
+    named = dict(zip(classes, shares, strict=True))
+    return {classes[1]: named[classes[1]]} if len(classes) == len("01") else named
 
 
 def cost_object(deployed: DeployedStudy, result: StudyResult) -> Object:
@@ -229,31 +278,32 @@ def _expected_recalls(learned: Learned) -> Object | None:
     return {name: [recall.value, recall.low, recall.high] for name, recall in recalls}
 
 
-def _validated(validation: Validation) -> Object:
-    def triple(interval: Any) -> list[float]:
-        return [float(interval.value), float(interval.low), float(interval.high)]
+def _ends(interval: Any) -> list[float]:
+    return [float(interval.value), float(interval.low), float(interval.high)]
 
+
+def _validated(validation: Validation) -> Object:
     pooled, fitted = validation.pooled, validation.recalibration
     return {
         "epsilon": str(validation.epsilon_claimed),
-        "records": triple(pooled.records),
-        "prevalence": triple(pooled.prevalence),
-        "auc": triple(pooled.area),
+        "records": _ends(pooled.records),
+        "prevalence": _ends(pooled.prevalence),
+        "auc": _ends(pooled.area),
         "points": [
             {"rule": point.rule, "threshold": point.threshold}
-            | {name: triple(getattr(point, name)) for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
+            | {name: _ends(getattr(point, name)) for name in ("flagged", "sensitivity", "specificity", "ppv", "npv")}
             for point in pooled.points
             if point.rule
         ],
         "calibration": [
-            {"predicted": float(row.predicted), "observed": triple(row.observed), "records": triple(row.records)}
+            {"predicted": float(row.predicted), "observed": _ends(row.observed), "records": _ends(row.records)}
             for row in pooled.calibration
         ],
         "recalibration": fitted
         and {
             "on": fitted.on,
-            "intercept": triple(fitted.intercept),
-            "slope": triple(fitted.slope),
+            "intercept": _ends(fitted.intercept),
+            "slope": _ends(fitted.slope),
             "bayes_factor": fitted.factor,
         },
     }

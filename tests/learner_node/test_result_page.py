@@ -59,6 +59,17 @@ def test_nothing_that_a_curator_wrote_is_markup():
     assert page == page_of(told())
 
 
+def test_curators_are_apart_where_answers_are_and_a_secure_sum_says_that_it_tells_nothing():
+    row = {"shares": {HOSTILE: [0.123, 0.1, 0.2]}, "validation": {"auc": [0.876, 0.8, 0.9], "prevalence": [0.2, 0, 1]}}
+    page = page_of(told(by_curator={HOSTILE: row, "south": {"shares": {}, "validation": None}}))
+    assert HOSTILE not in page
+    assert "0.123 (0.100 to 0.200)" in page
+    assert "0.876 (0.800 to 0.900)" in page
+    assert "only the hospital can compute" in page
+    assert "nothing is known of any one of them" in page_of(told(pooling="secure"))
+    assert "tell nothing by curator" in page_of(told())
+
+
 def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
     page = page_of(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from curator_node.records.schema_file import SchemaFile
 from expril.report.chart import Key
 from expril.report.page import as_page
+from learner_node.result.folder import by_curator
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from simulations.joining import (
@@ -467,6 +468,31 @@ def test_what_cannot_be_compared_has_a_reason(labels, regression, measure, reaso
     assert (joining.verdict, joining.gain) == ("no answer", None)
     assert reason in joining.reason
     assert reason in Row(Key(0, False, "ada"), joining, WORDS[measure]).verdict
+
+
+# --- what a deployed study knows by hospital --------------------------------------------------------------
+
+
+def test_a_curators_own_totals_tell_how_common_a_class_is_at_its_hospital(tmp_path):
+    """Six half widths: about twelve standard errors, with the noise of a seed."""
+    _, repeat = run_wards(tmp_path)
+    learned = repeat.outcomes[0].learned
+    facts = by_curator(learned)
+    assert set(facts) == {"north", "odd", "south"}
+    for name, row in facts.items():
+        (value, low, high) = row["shares"]["yes"]
+        exact = float((repeat.sites[name].counted["ill"] == "yes").mean())
+        assert low <= value <= high
+        assert abs(value - exact) < 6 * max(high - value, value - low)
+        assert row["validation"] is None
+
+
+def test_of_a_secure_sum_nothing_is_known_by_hospital(tmp_path):
+    scenario, _, _ = load_scenario(str(write_wards(tmp_path)))
+    learner = msgspec.structs.replace(scenario.learners[0], pooling="secure", colluders=1, dropouts=0)
+    _, repeat = run_wards(tmp_path, learners=(learner,))
+    assert repeat.outcomes[0].failure == ""
+    assert by_curator(repeat.outcomes[0].learned) == {}
 
 
 # --- leaving one site out ---------------------------------------------------------------------------------
