@@ -242,12 +242,12 @@ def _by_curator(facts: Object) -> Section:
         lead = "The answers tell nothing by curator."
     if facts["pooling"] == "secure":
         lead = "Only sums over curators were opened, so nothing is known of any one of them."
-    alone = (
+    further = (
         "What a hospital would reach alone, only the hospital can compute, on its own records. “expril predict” writes "
         "the model’s predictions for them, which it can hold against those of its own model."
     )
     table = Table.of("Curator by curator", columns, rows)
-    return Section("Curator by curator", [Text(lead), table if rows else None, Text(alone, "fine")])
+    return Section("Curator by curator", [Text(lead), table if rows else None, Text(further, "fine")])
 
 
 def _shares_in_lines(shares: Mapping[str, Interval]) -> str:
