@@ -140,7 +140,7 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
         ConfigurationError: a label is missing or is none of the classes. The error names the first such row (counted
             from 1), never a value.
     """
-    texts = column_texts(column)
+    texts = column_texts(column, classes)
     _require_labels(texts, column.name)
     declared = texts.is_in(list(classes))
     if not declared.all():
@@ -220,7 +220,7 @@ def numbers_of(column: pl.Series, attribute: NumericAttribute) -> NDArray[np.flo
 
 def texts_of(column: pl.Series, attribute: CategoricalAttribute) -> pl.Series:
     """The values of a categorical attribute as trimmed texts, null if missing; raises as `encode_frame`."""
-    return _without(column_texts(column), attribute.missing or ())
+    return _without(column_texts(column, attribute.levels), attribute.missing or ())
 
 
 def times_of(days: NDArray[np.float64], attribute: NumericAttribute) -> pl.Series:
@@ -355,8 +355,8 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
     return np.where(missing, np.int16(MISSING_CODE), codes.to_numpy())
 
 
-def column_texts(column: pl.Series) -> pl.Series:
-    """A column as trimmed text, null if missing; 1.0 and 1 both become "1".
+def column_texts(column: pl.Series, levels: Sequence[str] = ()) -> pl.Series:
+    """A column as trimmed text, null if missing and no declared level; 1.0 and 1 both become "1".
 
     Raises ConfigurationError: the column holds lists, bytes or objects.
     """
@@ -377,6 +377,11 @@ def column_texts(column: pl.Series) -> pl.Series:
     texts = column.cast(pl.String).str.strip_chars()
     return (
         pl.DataFrame({"t": texts})
-        .select(pl.when(pl.col("t").is_in(MISSING_TEXTS)).then(None).otherwise("t").alias(column.name))
+        .select(
+            pl.when(pl.col("t").is_in([text for text in MISSING_TEXTS if text not in levels]))
+            .then(None)
+            .otherwise("t")
+            .alias(column.name)
+        )
         .to_series()
     )

@@ -17,6 +17,8 @@ MOST_CLASSES = 256
 
 MISSING_TEXTS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null")
 """Texts that mean a missing value in every column, letter by letter. A schema declares others: `missing`."""
+LATER_MISSING_TEXTS = ("N/A", "n/a")
+"""Of these, what cards and models of earlier versions may have as a level; there it still is one."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Description = Annotated[str, msgspec.Meta(max_length=2000)]
@@ -114,7 +116,7 @@ class CategoricalAttribute(
             raise ValueError(
                 f"attribute {self.name!r} declares the level {first_repeated(self.levels)!r} twice; write it once"
             )
-        _check_texts(self.levels, f"attribute {self.name!r}: level")
+        check_texts(self.levels, f"attribute {self.name!r}: level", LATER_MISSING_TEXTS)
         if self.missing:
             where = f"attribute {self.name!r}: missing"
             _check_sentinels(self.missing, where)
@@ -159,7 +161,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         _check_units(self.label_units, "label_units")
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"two classes have the same name, {first_repeated(self.classes)!r}; write it once")
-        _check_texts(self.classes, "class")
+        check_texts(self.classes, "class", LATER_MISSING_TEXTS)
 
     def find(self, name: str) -> Attribute | None:
         """The attribute of that name, or None."""
@@ -205,12 +207,15 @@ def meaning(attribute: Attribute) -> Attribute:
     return msgspec.structs.replace(attribute, description="", missing=msgspec.UNSET)
 
 
-def _check_texts(texts: tuple[str, ...], field: str) -> None:
-    """Raise ValueError for a text that no record can match: records' texts are trimmed, and some mean missing."""
+def check_texts(texts: tuple[str, ...], field: str, allowed: tuple[str, ...] = ()) -> None:
+    """Raise ValueError for a text that no record can match: records' texts are trimmed, and some mean missing.
+
+    `allowed` are texts that mean missing unless they are declared.
+    """
     for text in texts:
         if text != text.strip():
             raise ValueError(f"{field} {text!r} can never occur, as it has outer spaces; take them out")
-        if text in MISSING_TEXTS:
+        if text in MISSING_TEXTS and text not in allowed:
             raise ValueError(
                 f"{field} {text!r} can never occur, as this text means a missing value; take it out, or write another "
                 "text for it in the schema and in the records"

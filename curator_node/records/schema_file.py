@@ -9,7 +9,16 @@ import msgspec
 from expril.files import read_text_file
 from protocol.errors import ConfigurationError
 from protocol.odds import PrivacyUnit
-from protocol.schema import MOST_CLASSES, Attribute, Name, Schema, Units, day_number
+from protocol.schema import (
+    MOST_CLASSES,
+    Attribute,
+    CategoricalAttribute,
+    Name,
+    Schema,
+    Units,
+    check_texts,
+    day_number,
+)
 from protocol.strict_toml import convert, parse_toml
 
 
@@ -34,6 +43,10 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("most_records_per_unit needs a unit column; write unit = its name")
         if self.unit is not None and self.unit in (self.label, *(a.name for a in self.attributes)):
             raise ValueError(f"the unit column {self.unit!r} is also the label or an attribute; it can be one of them")
+        for attribute in self.attributes:
+            if isinstance(attribute, CategoricalAttribute):
+                check_texts(attribute.levels, f"attribute {attribute.name!r}: level")
+        check_texts(self.classes, "class")
         _ = self.schema
 
     @property

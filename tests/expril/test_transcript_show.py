@@ -4,6 +4,7 @@ import json
 import math
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from command_line import run
 from expril.audit.recompute import recompute
 from pooled import Pool
-from protocol.envelopes import digest, open_envelope
+from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.run_index import TRANSCRIPTS
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
+VECTORS = json.loads((Path(__file__).parents[1] / "protocol/vectors/good.json").read_text())
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -74,6 +77,30 @@ def test_the_arithmetic_can_be_redone_from_what_is_printed(folder):
     assert totals == [sum(charged[: n + 1]) for n in range(5)]
     assert Fraction(re.search(r"refunded: ([\d/]+)", text)[1]) == 1 - totals[-1]
     assert len(re.findall(r"receipt, ledger_head: [0-9a-f]{64}", text)) == 5
+
+
+def test_a_card_is_shown_with_its_units_and_what_means_missing(tmp_path):
+    card = msgspec.structs.replace(
+        open_envelope(bytes.fromhex(VECTORS["envelopes"][1]["envelope"]))[1],
+        schema=Schema(
+            (
+                NumericAttribute("weight", 0, 300, units="kg", missing=(999, "not\x1b done")),
+                NumericAttribute("born", -9, 9, days_since="2015-01-01"),
+                CategoricalAttribute("sex", ("f", "m"), missing=("unknown",)),
+            ),
+            "stay",
+            label_bounds=(0.0, 365.0),
+            label_units="days",
+        ),
+    )
+    path = tmp_path / "card.transcript"
+    path.write_bytes(msgspec.msgpack.encode([seal(card, SigningKey.from_seed(b"\1" * 32))]))
+    (view,) = json.loads(show(path, "--json"))["messages"]
+    assert view["units"] == {"weight": "kg", "born": "days since 2015-01-01", "stay": "days"}
+    assert view["missing"] == {"weight": [999.0, "not? done"], "sex": ["unknown"]}
+    text = show(path)
+    assert "kg" in text
+    assert "unknown" in text
 
 
 def test_a_refusal_says_whether_it_may_pass(folder):

@@ -254,11 +254,19 @@ def test_text_among_numbers_can_be_declared_missing_and_text_among_labels_cannot
 
 @pytest.mark.parametrize("text", ["N/A", "n/a"])
 def test_a_level_that_means_missing_is_refused_with_a_remedy(text):
-    told = complaint(CategoricalAttribute, "c", ("a", text))
-    assert told == (
-        f"attribute 'c': level {text!r} can never occur, as this text means a missing value; take it out, or write "
-        "another text for it in the schema and in the records"
-    )
+    remedy = "can never occur, as this text means a missing value; take it out, or write another text for it in the "
+    told = complaint(read_schema_file, FILE.replace('levels = ["no",', f'levels = ["{text}",'))
+    assert told == f"schema file: attribute 'smoker': level {text!r} {remedy}schema and in the records"
+    classes = FILE.replace('label_bounds = [0, 100]\nlabel_units = "days"', f'classes = ["no", "{text}"]')
+    assert complaint(read_schema_file, classes) == f"schema file: class {text!r} {remedy}schema and in the records"
+
+
+@pytest.mark.parametrize("text", ["N/A", "n/a"])
+def test_a_level_of_an_earlier_card_or_model_still_is_one(text):
+    schema = schema_of(CategoricalAttribute("c", ("a", text)), classes=("no", text))
+    assert decode(encode(schema), Schema) == schema
+    assert encode_frame(pl.DataFrame({"c": [text, " a", "N/A", ""]}), schema).column("c").tolist()[:2] == [1, 0]
+    assert encode_label_column(pl.Series("y", [text, "no"]), schema).tolist() == [1, 0]
 
 
 WRONG = {
