@@ -6,13 +6,14 @@ functions, summed over privacy units: for AUC they are DeLong's (1988), for seve
 Repeats split the same records anew, so that scores of different repeats are not independent. Of R repeats let W be the
 mean sampling variance of a score, B its variance over repeats, t and p the shares of the site's units that test and
 are private. Given all records, sampling without replacement explains (1 - t) W of B; the rest, A = max(B - (1 - t) W,
-0), is due to the training records, the noise and the learner. The variance of the mean over repeats is then
+0), is due to the training records, the noise and the learner. The interval has the variance
 
-    V = W (t + (1 - t) / R) + A (p / (1 - p) + 1 / R),
+    V = W (t + (1 - t) / R) + A (max(1, p / (1 - p)) + 1 / R).
 
-as training records of two repeats overlap: their effects on a score have correlation p if the score is linear in the
-records, so that p / (1 - p) of A stays however many the repeats are. For the part of A that is noise it is too large.
-Nadeau and Bengio (2003) correct a variance over repeats likewise. With one repeat A is unknown, and V = W.
+A hospital joins one study, whose noise is drawn once: that is the 1, so that more repeats do not make it less. Training
+records of two repeats overlap: if a score is linear in them their effects have correlation p, and p / (1 - p) of A
+stays however many the repeats are. Nadeau and Bengio (2003) correct a variance over repeats likewise. With one repeat A
+is unknown, and V = W.
 """
 
 from collections.abc import Mapping, Sequence
@@ -210,7 +211,7 @@ def mean_score(
         of_patients = sampling * (tested + (1.0 - tested) / repeats)
         between = float(np.var(values, ddof=1))
         overlap = min(private, MOST_PRIVATE) / (1.0 - min(private, MOST_PRIVATE))
-        of_models = max(between - (1.0 - tested) * sampling, 0.0) * (overlap + 1.0 / repeats)
+        of_models = max(between - (1.0 - tested) * sampling, 0.0) * (max(1.0, overlap) + 1.0 / repeats)
     variance = of_patients + of_models
     shares = [(of_patients, max(size - 1.0, 1.0)), (of_models, repeats - 1.0)]
     spread = sum((part / variance) ** 2 / freedom for part, freedom in shares if part) if variance else 0.0

@@ -87,8 +87,8 @@ def _coverage(report: RunReport) -> str:
     if report.repeats == 1:
         return f"{text}Of one repeat, the 95 % intervals cover which patients were tested, not how models vary."
     return (
-        f"{text}The 95 % intervals cover which patients there were, and how splits, noise and learner vary over "
-        f"{report.repeats} repeats."
+        f"{text}The 95 % intervals cover which patients there were, and the noise and training records of one study, "
+        f"as they varied over {report.repeats} repeats."
     )
 
 
