@@ -10,16 +10,15 @@ from fractions import Fraction
 
 from expril.report.document import Answer, Brief
 from expril.report.numbers import count, plain_number
+from learner_node.result import phrases
+from learner_node.result.phrases import amount, hundred, odds_words, outward, quoted, rest_words, series
 from learner_node.study.pooling import SECURE
-from protocol.odds import Odds
-from protocol.rationals import written
 from simulations.report.budget import exact
 from simulations.report.flaws import flaws
 from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import Estimate
 from simulations.report.model import CHANCE, RunReport, Score
-from simulations.report.nouns import noun_of, quoted, series
-from simulations.report.view import MOST_NAMED, View, always, hundred, of_hundred, point_of, rate
+from simulations.report.view import MOST_NAMED, View, always, noun_of, of_hundred, point_of, rate
 from simulations.report.words import NO_GUARANTEE, released
 
 QUESTIONS = (
@@ -29,8 +28,6 @@ QUESTIONS = (
     "What did one patient give away?",
     "What did it cost, what is left, and should we join?",
 )
-SURE = 0.99
-"""Certainty from which a bound is said to protect hardly anybody."""
 _TOP = "highest 10 %"
 
 
@@ -217,7 +214,7 @@ def _explained(view: View) -> Iterator[str]:
         return
     label, ends = _of_label(report), value.ends(-1.0, 1.0)
     sure = value.side() > 0 or (ends is None and value.value > 0)
-    between = "" if ends is None else f" ({hundred(ends[0])} to {hundred(ends[1])} %)"
+    between = "" if ends is None else f" ({outward(*ends)} %)"
     if sure:
         yield f"It explains {hundred(value.value)} %{between} of the differences between {view.noun.plural}{label}."
     elif value.value > 0:
@@ -249,7 +246,7 @@ def _checked(view: View) -> Iterator[str]:
         area = validation.area
         yield (
             f"In a second study the hospitals checked it themselves, with noise: {hundred(area.value)} of 100 pairs "
-            f"({math.floor(100 * area.low)} to {math.ceil(100 * area.high)})."
+            f"({outward(area.low, area.high)})."
         )
         return
     ranks = expected is not None and expected.auc is not None and view.pooled.auc is not None
@@ -283,36 +280,12 @@ def _privacy(view: View) -> Iterator[str]:
     if not spent:
         yield "Nothing: no answer left a hospital."
         return
-    odds = Odds.twice(spent)
-    there, other = _sure(odds.presence), _sure(odds.label)
-    outcome = f", such as {quoted(report.positive)}," if report.positive else ""
-    yield (
-        f"Whoever thought it 50 % likely that a certain {noun.person_or_record} is among a hospital’s {noun.plural} "
-        f"can now be at most {there} sure, whatever else they know."
+    several = sum(map(released, report.learners)) > released(view.learner)
+    yield from odds_words(
+        spent, noun, example=report.positive, learners=", to all learners together," if several else ""
     )
-    yield (
-        f"Who knows that it is there, and guesses anything else about it{outcome} with 50 %, can be at most {other} "
-        "sure."
-    )
-    all_learners = ", to all learners together," if sum(map(released, report.learners)) > released(view.learner) else ""
-    hardly = " That protects hardly anybody." if _certainty(odds.presence) >= SURE else ""
-    yield f"This is what a privacy loss (epsilon) of {_amount(spent)}{all_learners} means.{hardly} {noun.protected}"
-    yield "Only numbers with random noise left the hospitals, never a record."
     if any(learner.pooling == SECURE for learner in report.learners):
-        yield (
-            "This holds only while no more hospitals conspire with the learner than its plan assumes, and the "
-            "cryptography is not broken."
-        )
-
-
-def _certainty(exponent: Fraction) -> float:
-    """Certainty to which answers can bring a guess of one half."""
-    return 1 / (1 + math.exp(-min(float(exponent), 700.0)))
-
-
-def _sure(exponent: Fraction) -> str:
-    share = _certainty(exponent)
-    return f"{100 * share:.0f} %" if share < SURE else "100 %" if share > 0.9999 else f"{100 * share:.2f} %"
+        yield phrases.SECURE
 
 
 def _cost(view: View) -> Iterator[str]:
@@ -331,33 +304,18 @@ def _ledgers(view: View) -> Iterator[str]:
     if 0 < len(groups) <= MOST_NAMED:
         for number, ((spent, cap), names) in enumerate(groups.items()):
             where = "each hospital" if len(groups) == 1 else series(names)
-            rest = _rest(cap - spent, claimed)
+            rest = rest_words(cap - spent, claimed)
             if not number:
-                loss = f"a privacy loss of {_amount(spent)}," if spent else "nothing"
-                yield f"It cost {where} {loss} of the {_amount(cap)} that may ever be spent: {rest}."
+                loss = f"a privacy loss of {amount(spent)}," if spent else "nothing"
+                yield f"It cost {where} {loss} of the {amount(cap)} that may ever be spent: {rest}."
             else:
-                yield f"It cost {where} {_amount(spent)} of {_amount(cap)}: {rest}."
+                yield f"It cost {where} {amount(spent)} of {amount(cap)}: {rest}."
     elif groups:
         spends, lefts = [spent for spent, _ in groups], [max(cap - spent, Fraction(0)) for spent, cap in groups]
         yield (
-            f"It cost the hospitals {_amount(min(spends))} to {_amount(max(spends))} of what they may ever spend; "
-            f"{_amount(min(lefts))} to {_amount(max(lefts))} is left."
+            f"It cost the hospitals {amount(min(spends))} to {amount(max(spends))} of what they may ever spend; "
+            f"{amount(min(lefts))} to {amount(max(lefts))} is left."
         )
         poor = [name for (spent, cap), names in groups.items() if cap - spent < claimed for name in names]
         if poor:
             yield f"Too little for another such study is left at {series(poor)}."
-
-
-def _rest(left: Fraction, claimed: Fraction) -> str:
-    """What is left, and for how many more studies of that cost."""
-    if left <= 0:
-        return "nothing is left"
-    many = math.floor(left / claimed) if claimed else 0
-    if not many:
-        return f"{_amount(left)} is left, too little for another such study"
-    return f"{_amount(left)} is left, enough for {many} more such {'study' if many == 1 else 'studies'}"
-
-
-def _amount(value: Fraction) -> str:
-    """An amount of epsilon in decimals."""
-    return written(value) if value.denominator in (1, 2, 4, 5, 10, 20, 25, 50, 100) else f"about {float(value):.2g}"

@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from learner_node.result.phrases import hundred, outward, quoted
 from learner_node.scores.values import CalibrationCurve
 from simulations.report.intervals import Estimate, share_error, with_common_scale
 from simulations.report.model import CHANCE, SiteScore
-from simulations.report.nouns import quoted
-from simulations.report.view import MOST_NAMED, View, always, hundred, of_hundred, point_of, rate
+from simulations.report.view import MOST_NAMED, View, always, of_hundred, point_of, rate
 
 _HALF = "above 0.5"
 _FEW_MISSED = 0.1
@@ -112,7 +112,7 @@ def _measured(view: View, estimate: Estimate) -> str:
         return f"the right order in {of_hundred(estimate, 'pairs')}"
     if view.report.measure == "R²":
         ends = estimate.ends(-1.0, 1.0)
-        between = "" if ends is None else f" ({hundred(ends[0])} to {hundred(ends[1])})"
+        between = "" if ends is None else f" ({outward(*ends)})"
         return f"{hundred(estimate.value)} % explained{between}"
     return f"right for {of_hundred(estimate)}"
 
@@ -162,7 +162,7 @@ def _confused(view: View) -> Iterator[str]:
     )
     for recall, number in poor[:MOST_NAMED]:
         share = shares[number]
-        between = f"({math.floor(100 * (share.low or 0.0))} to {math.ceil(100 * (share.high or 0.0))})"
+        between = f"({outward(share.low or 0.0, share.high or 0.0)})"
         wrong = [many if other != number else 0 for other, many in enumerate(confusion.counts[number])]
         most = max(wrong)
         often = f"; {hundred(most / sum(confusion.counts[number]))} are called {quoted(names[wrong.index(most)])}"

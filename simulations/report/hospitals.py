@@ -11,11 +11,12 @@ from expril.report.chart import Axis, Key, Strip, make_axis
 from expril.report.document import Block, Heading, Legend, Text
 from expril.report.numbers import count, decimal
 from expril.report.table import Cell, Column, Table
+from learner_node.result.phrases import NAMED, series
 from simulations.report.joining import OWN
 from simulations.report.model import JoiningVerdict, LearnerReport, MeasureName, RunReport, ScoreInterval
-from simulations.report.nouns import scored_noun, series
 from simulations.report.scores import ends
-from simulations.report.words import NAMED, WORDS
+from simulations.report.view import scored_noun
+from simulations.report.words import WORDS
 
 MOST = 12
 """Most hospitals in the figure; of more there are those with the largest and the smallest gain."""

@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from expril.report.numbers import decimal
+from learner_node.result.phrases import RECORD, Noun, hundred, outward, quoted, unit_noun
 from learner_node.scores.values import ThresholdScore
 from simulations.report.intervals import Estimate, Sample, area_error, difference_error, share_error
 from simulations.report.model import CHANCE, LearnerReport, RunReport, Score
-from simulations.report.nouns import Noun, quoted, scored_noun
 
 MOST_NAMED = 3
 """Most hospitals or classes that one answer names."""
@@ -117,9 +116,16 @@ class View:
         )
 
 
-def hundred(share: float) -> str:
-    """A share as a whole number of 100."""
-    return decimal(100 * share, 0)
+def noun_of(report: RunReport) -> Noun:
+    """The noun of the privacy unit."""
+    units = {curator.private_unit for curator in report.curators}
+    return unit_noun(units.pop()) if len(units) == 1 else RECORD
+
+
+def scored_noun(report: RunReport) -> Noun:
+    """The noun of what a model is tried on: patients, or else records."""
+    noun = noun_of(report)
+    return noun if noun.person else RECORD
 
 
 def of_hundred(estimate: Estimate, noun: str = "") -> str:
@@ -128,7 +134,7 @@ def of_hundred(estimate: Estimate, noun: str = "") -> str:
     ends = estimate.ends(0.0, 1.0)
     if ends is None:
         return words
-    return f"{words} ({math.floor(100 * ends[0] + 1e-9)} to {math.ceil(100 * ends[1] - 1e-9)})"
+    return f"{words} ({outward(*ends)})"
 
 
 def always(view: View, prevalence: float | None = None) -> str:

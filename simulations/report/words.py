@@ -7,6 +7,7 @@ from itertools import groupby
 
 from expril.report.document import Note
 from expril.report.numbers import count, decimal, with_error
+from learner_node.result.phrases import NAMED
 from protocol.rationals import named_parts, written
 from simulations.report.budget import exact
 from simulations.report.model import CHANCE, RELEASE, Expected, Headline, LearnerReport, MeasureName, RunReport, Score
@@ -15,8 +16,6 @@ FEW = 20
 """Most curators for which tables list all; with more they list the ends and the middle."""
 MOST_ALIKE = 3
 """Most similar notes that are shown one by one."""
-NAMED = 8
-"""Most names in a sentence."""
 NO_GUARANTEE = "epsilons there are no guarantees"
 """End of the note on curators whose policies allow a method that is not private as claimed."""
 REGRESSION = "a regression on all records without privacy"

@@ -15,6 +15,7 @@ from expril.report.files import as_markdown
 from expril.report.page import as_page
 from expril.report.table import Table, text_table
 from expril.report.terminal import as_terminal
+from learner_node.result.phrases import series
 from learner_node.scores.values import CalibrationCurve, ThresholdScore
 from page_outline import Outline
 from simulations.report.brief import QUESTIONS, headline, run_brief
@@ -37,7 +38,6 @@ from simulations.report.model import (
     ValidatedSite,
     ValidationReport,
 )
-from simulations.report.nouns import series
 from simulations.report.words import NO_GUARANTEE
 
 ASKED, GOOD, WRONG, AWAY, COST = range(5)

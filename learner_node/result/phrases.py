@@ -1,0 +1,138 @@
+"""Phrases for readers at a hospital: what is protected, how far odds may change, what is left, lists of names.
+
+Pages of deployed studies and of simulations say the same things with them. Nobody needs to know the word epsilon to
+understand them, and each is right by itself.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from expril.report.numbers import decimal
+from protocol.odds import Odds
+from protocol.rationals import written
+
+NAMED = 8
+"""Most names in a sentence."""
+SURE = 0.99
+"""Certainty from which a bound is said to protect hardly anybody."""
+CERTAIN = 0.9999
+SECURE = (
+    "This holds only while no more hospitals conspire with the learner than its plan assumes, and the cryptography is "
+    "not broken."
+)
+_PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:id|mrn|pid|nbr)$")
+_WORD = re.compile(r"[a-z]{3,20}")
+
+
+@dataclass(frozen=True)
+class Noun:
+    """What is protected, or scored."""
+
+    single: str
+    plural: str
+    person: bool = False
+    protected: str = ""  # a sentence on what the protection covers
+
+    @property
+    def person_or_record(self) -> str:
+        """What somebody may look for."""
+        return self.single if self.person else f"patient’s {self.single}"
+
+    def of(self, many: int) -> str:
+        """The form for so many."""
+        return self.single if many == 1 else self.plural
+
+    def counted(self, many: int) -> str:
+        """So many of it."""
+        return f"{many:,} {self.of(many)}"
+
+
+RECORD = Noun(
+    "record", "records", protected="It covers one record: a patient with two records gives away twice as much."
+)
+
+
+def unit_noun(unit: str) -> Noun:
+    """The noun of a privacy unit: "record", or the name of the column that holds it."""
+    if unit == RECORD.single:
+        return RECORD
+    single, person = ("patient", True) if _PERSON.search(unit) else (unit, False)
+    if not person and not _WORD.fullmatch(unit):
+        single = "unit"
+    same = "" if single == unit else f", those with the same {quoted(unit)}"
+    return Noun(single, f"{single}s", person, f"It covers all records of one {single}{same}.")
+
+
+def quoted(name: str) -> str:
+    """A name in quotation marks; "" for none."""
+    return f"“{name}”" if name else ""
+
+
+def series(names: Sequence[str]) -> str:
+    """Names in a sentence: "a, b and c", or the first few and how many more."""
+    if len(names) > NAMED:
+        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def hundred(share: float) -> str:
+    """A share as a whole number of 100."""
+    return decimal(100 * share, 0)
+
+
+def outward(low: float, high: float) -> str:
+    """The ends of an interval of shares as whole numbers of 100, rounded outwards: "75 to 79"."""
+    return f"{decimal(math.floor(100 * low + 1e-9), 0)} to {decimal(math.ceil(100 * high - 1e-9), 0)}"
+
+
+def amount(value: Fraction) -> str:
+    """An amount of epsilon in decimals."""
+    return written(value) if 100 % value.denominator == 0 else f"about {float(value):.2g}"
+
+
+def certainty(exponent: Fraction) -> float:
+    """Certainty to which answers that change odds by at most e^exponent can bring a guess of one half."""
+    return 1 / (1 + math.exp(-min(float(exponent), 700.0)))
+
+
+def sure(exponent: Fraction) -> str:
+    """That certainty in percent."""
+    share = certainty(exponent)
+    return f"{100 * share:.0f} %" if share < SURE else "100 %" if share > CERTAIN else f"{100 * share:.2f} %"
+
+
+def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str = "") -> Iterator[str]:
+    """Sentences on what `spent` means for one person, by the bound that holds for every kind of question.
+
+    Args:
+        spent: epsilon, positive.
+        noun: of the privacy unit.
+        example: of what else could be guessed, such as a class; "" for none.
+        learners: to whom it was spent, as a part of a sentence; "" for the only one.
+    """
+    odds = Odds.twice(spent)
+    such = f", such as {quoted(example)}," if example else ""
+    yield (
+        f"Whoever thought it 50 % likely that a certain {noun.person_or_record} is among a hospital’s {noun.plural} "
+        f"can now be at most {sure(odds.presence)} sure, whatever else they know."
+    )
+    yield (
+        f"Who knows that it is there, and guesses anything else about it{such} with 50 %, can be at most "
+        f"{sure(odds.label)} sure."
+    )
+    hardly = " That protects hardly anybody." if certainty(odds.presence) >= SURE else ""
+    yield f"This is what a privacy loss (epsilon) of {amount(spent)}{learners} means.{hardly} {noun.protected}"
+    yield "Only numbers with random noise left the hospitals, never a record."
+
+
+def rest_words(left: Fraction, claimed: Fraction) -> str:
+    """What is left of a cap, and for how many more studies that cost as much."""
+    if left <= 0:
+        return "nothing is left"
+    many = math.floor(left / claimed) if claimed else 0
+    if not many:
+        return f"{amount(left)} is left, too little for another such study"
+    return f"{amount(left)} is left, enough for {many} more such {'study' if many == 1 else 'studies'}"
