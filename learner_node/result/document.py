@@ -1,13 +1,13 @@
 """The document of a deployed study. A curator's texts are untrusted; the writers escape them."""
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from expril.report.chart import Axis, Strip, Tick
-from expril.report.document import Code, Document, Facts, Heading, Section, Text
+from expril.report.document import PAPER, Block, Code, Document, Facts, Heading, Section, Text
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Table
+from learner_node.result.brief import study_brief
 from protocol.rationals import named_parts, written
 
 MODEL, CONSTANT = 0, 5
@@ -48,11 +48,10 @@ def study_document(facts: Object) -> Document:
         kind="ExPriL study",
         subject=facts["learner"],
         headline=facts["title"],
-        summary=_summary(facts),
         created=facts["finished"],
-        about=facts["purpose"],
         banner=("Not private.", signed) if facts["not_private"] else None,
         sections=[
+            Section("", [study_brief(facts, _figure(facts))], PAPER),
             _worth(facts),
             *_validated(facts),
             _by_curator(facts),
@@ -67,47 +66,11 @@ def study_document(facts: Object) -> Document:
     )
 
 
-def _summary(facts: Object) -> list[str]:
-    curators = len(facts["cost"]["curators"])
-    answered = curators - len(facts["left_out"])
-    sentences = [
-        f"{answered} of {curators} curators answered for about {facts['private_records']:,} records.".replace(
-            ",", "\u202f"
-        ),
-        f"That cost epsilon {_spent(facts['cost'])} at the costliest.",
-    ]
-    if facts["shares"]:
-        common = (
-            f"{value:.1%} ({low:.1%} to {high:.1%}) are “{name}”"
-            for name, (value, low, high) in facts["shares"].items()
-        )
-        sentences.append(f"Of the private records that count {', '.join(common)}, with 95 % intervals.")
-    expected = facts["expected"]
-    if expected is not None:
-        verdict = "better than" if expected["beats_majority"] else "not shown to be better than"
-        sentences.append(
-            f"The model is expected to classify {expected['accuracy']:.1%} of such records correctly, {verdict} always "
-            "answering the more frequent class."
-        )
-    errors = facts["expected_errors"]
-    if errors is not None and errors["r2"] is not None:
-        value, low, high = errors["r2"]
-        sentences.append(
-            f"The model is expected to explain {value:.0%} of the label's variance ({low:.0%} to {high:.0%})."
-        )
-    return sentences
-
-
 def spent_by(curator: Object, cost: Object) -> str:
     """A curator's charge by study: "2 (model 1, validation 1)". Both arguments are parts of `cost_object`."""
     return written(curator["spent"]) + named_parts(
         (STUDIES[study], curator[study]["spent"]) for study in cost["claimed"]
     )
-
-
-def _spent(cost: Object) -> str:
-    """The costliest curator's charge by study."""
-    return spent_by(max(cost["curators"].values(), key=lambda curator: Fraction(curator["spent"])), cost)
 
 
 def triple(interval: Interval) -> str:
@@ -120,8 +83,8 @@ def _strip(colour: int, interval: Interval) -> Strip:
     return Strip(SHARES, dots=[(colour, value, (low, high), triple(interval))])
 
 
-def _worth(facts: Object) -> Section:
-    """The section on expected accuracy and validation."""
+def _figure(facts: Object) -> list[Block]:
+    """What the answers tell of the model's scores, as strips; empty if they tell nothing."""
     expected, errors, validation = facts["expected"], facts["expected_errors"], facts["validation"]
     rows: list[Measure] = []
     if expected is not None:
@@ -143,12 +106,19 @@ def _worth(facts: Object) -> Section:
         Column("0 to 1", lambda row: _strip(row.colour, row.interval), drawn=True, axis=SHARES),
         Column("estimate (95 % interval)", lambda row: triple(row.interval), number=True),
     ]
+    caption = "The model’s scores, with 95 % intervals"
+    return [Heading(caption), Table.of(caption, columns, rows, "forest")] if rows else []
+
+
+def _worth(facts: Object) -> Section:
+    """The section on where the estimates come from."""
+    expected, errors = facts["expected"], facts["expected_errors"]
     population = f" Here {facts['population']}." if facts["population"] else ""
     lead = (
         "From the noisy answers alone, with 95 % intervals. Nobody but the curators can compute the exact values."
         f"{population}"
     )
-    if not rows:
+    if not _figure(facts):
         lead = (
             "This strategy’s answers do not tell how good the model is"
             f"{' with one model a curator' if facts['pooling'] == 'site' else ''}. A validation asks the curators: "
@@ -167,8 +137,7 @@ def _worth(facts: Object) -> Section:
         notes.append(f"The model {beats} the majority class, and {ranks} records better than chance, at level 2.5 %.")
     notes += [f"Note: {facts['advice']}."] if facts["advice"] else []
     notes += [f"The validation brought nothing: {facts['validation_failure']}"] if facts["validation_failure"] else []
-    table = Table.of("What the model is worth", columns, rows, "rows")
-    return Section("What the model is worth", [Text(lead), table, *(Text(note, "fine") for note in notes)])
+    return Section("What the model is worth", [Text(lead), *(Text(note, "fine") for note in notes)])
 
 
 def _validated(facts: Object) -> list[Section]:

@@ -169,6 +169,10 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
         "left_out": dict(learned.study.left_out),
         "answered_late": {name: count for name, count in learned.study.asked_again.items() if count},
         "not_private": learned.not_private,
+        "cards": {
+            name: {"unit": card.unit, "records": card.most_records_per_unit, "cap": card.cap}
+            for name, card in learned.study.cards.items()
+        },
         "cost": cost_object(deployed, result),
     }
 

@@ -14,6 +14,14 @@ from expril.report.numbers import decimal
 from protocol.odds import Odds
 from protocol.rationals import written
 
+QUESTIONS = (
+    "What was asked, and of whom?",
+    "How good is it?",
+    "For whom is it wrong?",
+    "What did one patient give away?",
+    "What did it cost, what is left, and should we join?",
+)
+"""Questions of whoever decides."""
 NAMED = 8
 """Most names in a sentence."""
 SURE = 0.99

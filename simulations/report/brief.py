@@ -11,7 +11,7 @@ from fractions import Fraction
 from expril.report.document import Answer, Brief
 from expril.report.numbers import count, plain_number
 from learner_node.result import phrases
-from learner_node.result.phrases import amount, hundred, odds_words, outward, quoted, rest_words, series
+from learner_node.result.phrases import QUESTIONS, amount, hundred, odds_words, outward, quoted, rest_words, series
 from learner_node.study.pooling import SECURE
 from simulations.report.budget import exact
 from simulations.report.flaws import flaws
@@ -21,13 +21,6 @@ from simulations.report.model import CHANCE, RunReport, Score
 from simulations.report.view import MOST_NAMED, View, always, noun_of, of_hundred, point_of, rate
 from simulations.report.words import NO_GUARANTEE, released
 
-QUESTIONS = (
-    "What was asked, and of whom?",
-    "How good is it?",
-    "For whom is it wrong?",
-    "What did one patient give away?",
-    "What did it cost, what is left, and should we join?",
-)
 _TOP = "highest 10 %"
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from expril.report.document import Brief
 from expril.report.page import as_page
 from learner_node.result.document import study_document
 
@@ -46,6 +47,7 @@ def told(**changes):
         "left_out": {HOSTILE: f"its words: {HOSTILE}"},
         "answered_late": {HOSTILE: 1},
         "not_private": [HOSTILE],
+        "cards": {HOSTILE: {"unit": HOSTILE, "records": 1, "cap": "4"}},
         "cost": {"learner": "ef" * 32, "claimed": {"fit": "1"}, "curators": {HOSTILE: one}},
     } | changes
 
@@ -73,11 +75,12 @@ def test_curators_are_apart_where_answers_are_and_a_secure_sum_says_that_it_tell
 def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
     page = page_of(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
-    assert "explain 40% of the label" in page
-    assert "(-20% to 70%)" in page
+    assert "It explains 40 % (−20 to 70) of the differences between records, so it is not shown to be better" in page
+    assert "On average it is off by 3.25 (2.5 to 4)." in page
+    assert "It recognises 60 of 100 (50 to 75) that are" not in page
     assert "3.250" in page
     assert "0.750" in page
-    assert "32.1% (21.9% to 43.6%) are “&lt;script" in page
+    assert "Of them 32 of 100 (21 to 44) have the outcome “&lt;script" in page
     assert HOSTILE not in page
     # The bar of an end below 0 starts at 0.
     assert 'style="left: -' not in page
@@ -94,9 +97,10 @@ def test_recalibrated_risks_are_shown_as_fitted_not_as_validated():
 
 
 def test_what_secure_sums_cost_is_said_to_hold_on_conditions():
-    condition = "no more curators collude with the learner than its plan assumes"
-    assert condition in page_of(told(pooling="secure"))
-    assert condition not in page_of(told())
+    conditions = ("no more curators collude with the learner than its plan assumes", "no more hospitals conspire with")
+    for condition in conditions:
+        assert condition in page_of(told(pooling="secure", not_private=[]))
+        assert condition not in page_of(told(not_private=[]))
 
 
 def test_what_is_not_known_is_not_shown():
@@ -106,6 +110,8 @@ def test_what_is_not_known_is_not_shown():
     assert "Note:" not in page_of(told(advice=""))
     assert "do not tell how good the model is" in page
     assert "every curator that was asked answered" in page
+    assert "That is not known: the answers do not tell it, and the hospitals did not check the model." in page
+    assert "That is not known: only a check by the hospitals would tell" in page
     assert "Validated by the curators" not in page
     assert "Not private" not in page
 
@@ -116,11 +122,82 @@ def test_what_it_cost_counts_the_validation_and_names_it():
     one |= {"spent": "3/2", "validation": {"spent": "1/2", "at_most": "1/2", "state": "closed"}}
     found["cost"]["claimed"]["validation"] = "1/2"
     page = page_of(found)
-    assert "That cost epsilon 1.5 (model 1, validation 0.5) at the costliest." in page
+    assert "It cost each hospital a privacy loss of 1.5, of the 4 that this learner may ever spend there." in page
     assert "Planned: model 1, validation 0.5." in page
 
 
-@pytest.mark.parametrize(("beats", "words"), [(True, "better than always"), (False, "not shown to be better than")])
-def test_the_verdict_is_said_first(beats, words):
+@pytest.mark.parametrize(("beats", "shown"), [(True, False), (False, True)])
+def test_the_verdict_is_said_first(beats, shown):
     page = page_of(told(expected=EXPECTED | {"beats_majority": beats, "ranks": True}))
-    assert words in page[: page.index("What the model is worth")]
+    first = page[: page.index("What the model is worth")]
+    assert "it is right for 93 of 100 records (83 to 98); always naming the more frequent class" in first
+    assert ("so it is not shown to be better" in first) == shown
+
+
+def answers(**changes):
+    document = study_document(told(**{"not_private": [], "positive": "died", **changes}))
+    (brief,) = (block for section in document.sections for block in section.present if isinstance(block, Brief))
+    return [answer.sentences for answer in brief.answers]
+
+
+def test_what_was_asked_and_who_is_missing_is_said():
+    asked = answers(purpose="Who dies?", label="hospdead", left_out={"bern": "refused"})[0]
+    assert asked.startswith(
+        "“Who dies?” was asked of 1 hospital. The model is to recognise “died” (column “hospdead”)."
+    )
+    assert "The model is without bern; why is said below." in asked
+    assert "All of them answered." in answers(left_out={})[0]
+    assert "has learnt nothing from bern" in answers(left_out={"bern": "refused"})[2]
+
+
+def test_the_pairs_are_validated_or_expected_or_not_shown_to_be_better_than_chance():
+    assert "97 of 100 such pairs (90 to 100): the hospitals checked that in a second study." in answers()[1]
+    expected = EXPECTED | {"beats_majority": True, "ranks": True}
+    by_answers = answers(validation=None, expected=expected)[1]
+    assert "97 of 100 such pairs (90 to 100); chance would in 50." in by_answers
+    assert "The hospitals were not asked to check it." in by_answers
+    assert "not shown to be better than chance" in answers(validation=None, expected=expected | {"ranks": False})[1]
+    assert "to check it brought nothing" in answers(validation=None, expected=expected, validation_failure="late")[1]
+
+
+@pytest.mark.parametrize(
+    ("observed", "phrase"),
+    [
+        ([0.6, 0.56, 0.64], "Risks of about 70 % are too high: of 100 such records 60 have the outcome “died”."),
+        ([0.8, 0.76, 0.84], "Risks of about 70 % are too low: of 100 such records 80 have the outcome “died”."),
+        ([0.66, 0.62, 0.71], "Its risks agree with what the hospitals found, as far as can be told."),
+        ([0.64, 0.59, 0.69], "Its risks agree"),  # outside of its own interval, but of ten some are by chance
+    ],
+)
+def test_risks_that_the_validation_shows_to_be_wrong_are_said(observed, phrase):
+    row = {"predicted": 0.7, "observed": observed, "records": [9.0, 8.0, 10.0]}
+    assert phrase in answers(validation=VALIDATION | {"calibration": [row]}, cards={})[2]
+
+
+def test_classes_that_are_recognised_clearly_less_often_are_said():
+    expected = EXPECTED | {"beats_majority": True, "ranks": True}
+    poor = answers(expected=expected, validation=None, expected_recalls={"a": [0.4, 0.3, 0.5], "b": [0.9, 0.8, 0.95]})
+    assert poor[2].startswith("It recognises 40 of 100 (30 to 50) that are “a”: clearly fewer than of the others.")
+    even = answers(expected=expected, validation=None, expected_recalls={"a": [0.85, 0.8, 0.9]})
+    assert even[2].startswith("No class is shown to be recognised less often than the others.")
+
+
+def test_what_a_patient_gave_away_counts_what_may_have_been_charged():
+    away = answers(cards={"a": {"unit": "patient", "records": 1, "cap": "4"}})[3]
+    assert "(epsilon) of 1.5 means. It covers all records of one patient." in away  # at most 3/2, although 1 is spent
+    assert "82 % sure" in away  # e^1.5 to 1
+    assert answers(not_private=["bern"])[3].startswith("Nothing is protected at bern")
+    free = told()["cost"]
+    (one,) = free["curators"].values()
+    one |= {"spent": "0", "at_most": "0"}
+    assert answers(cost=free)[3] == "Nothing: no answer left a hospital."
+
+
+def test_costs_that_differ_are_said_apart_and_many_by_their_ends():
+    cost = told()["cost"]
+    (one,) = cost["curators"].values()
+    names = ("a", "b", "c", "d")
+    two = cost | {"curators": {name: one | {"spent": str(1 + n // 2)} for n, name in enumerate(names)}}
+    assert "It cost a and b a privacy loss of 1. It cost c and d a privacy loss of 2." in answers(cost=two)[4]
+    four = cost | {"curators": {name: one | {"spent": str(n)} for n, name in enumerate(names, 1)}}
+    assert "It cost the hospitals a privacy loss of 1 to 4; see below." in answers(cost=four)[4]

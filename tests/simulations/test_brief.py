@@ -15,10 +15,10 @@ from expril.report.files import as_markdown
 from expril.report.page import as_page
 from expril.report.table import Table, text_table
 from expril.report.terminal import as_terminal
-from learner_node.result.phrases import series
+from learner_node.result.phrases import QUESTIONS, series
 from learner_node.scores.values import CalibrationCurve, ThresholdScore
 from page_outline import Outline
-from simulations.report.brief import QUESTIONS, headline, run_brief
+from simulations.report.brief import headline, run_brief
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport
 from simulations.report.document import run_document
 from simulations.report.hospitals import MOST

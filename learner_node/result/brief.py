@@ -1,0 +1,191 @@
+"""What the page of a deployed study says first: the questions of whoever decides, as far as noisy answers tell.
+
+Nobody but the hospitals can compute exact figures, so every number has the interval that the answers allow. What the
+answers do not tell is said to be unknown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from expril.report.document import Answer, Block, Brief
+from expril.report.numbers import count, plain_number
+from learner_node.result.phrases import (
+    QUESTIONS,
+    RECORD,
+    SECURE,
+    Noun,
+    amount,
+    hundred,
+    odds_words,
+    outward,
+    quoted,
+    series,
+    unit_noun,
+)
+from protocol.rationals import written
+
+Object = Mapping[str, Any]
+_TOP = "highest 10 %"
+_WIDER = 1.5
+"""By how much an interval is widened before a risk is called wrong. Ten intervals of 95 % all hold the truth in 60 of
+100 studies, ten that are half as wide again in 97 (normal tails)."""
+_NAMED = 3
+
+
+def study_brief(facts: Object, beside: Sequence[Block]) -> Brief:
+    """The five answers of a study's page, from `learner_node.result.folder.result_object`, with the figure `beside`."""
+    answers = (_what(facts), _worth(facts), _wrong(facts), _privacy(facts), _cost(facts))
+    sentences = [list(answer) for answer in answers]
+    return Brief([Answer(q, first, more) for q, (first, *more) in zip(QUESTIONS, sentences, strict=True)], beside)
+
+
+def _noun(facts: Object) -> Noun:
+    units = {card["unit"] or RECORD.single for card in facts["cards"].values()}
+    return unit_noun(units.pop()) if len(units) == 1 else RECORD
+
+
+def _what(facts: Object) -> Iterator[str]:
+    curators = count(len(facts["cost"]["curators"]), "hospital")
+    purpose = facts["purpose"].strip().rstrip(".")
+    positive = f" {quoted(facts['positive'])}" if facts["positive"] else ""
+    task = f"recognise{positive} (column {quoted(facts['label'])})" if positive else f"predict {quoted(facts['label'])}"
+    if purpose:
+        yield f"{quoted(purpose)} was asked of {curators}."
+        yield f"The model is to {task}."
+    else:
+        yield f"{curators} were asked how to {task}."
+    if facts["left_out"]:
+        yield f"The model is without {series(list(facts['left_out']))}; why is said below."
+    else:
+        yield "All of them answered."
+    records = facts["private_records"]
+    yield f"They answered for about {records:,} {_noun(facts).of(records)}, as far as the noise tells."
+    if facts["shares"]:
+        common = (
+            f"{hundred(value)} of 100 ({outward(low, high)}) have the outcome {quoted(name)}"
+            for name, (value, low, high) in facts["shares"].items()
+        )
+        yield f"Of them {', '.join(common)}."
+
+
+def _interval(triple: Sequence[float], noun: str = "") -> str:
+    value, low, high = triple
+    return f"{hundred(value)} of 100{noun and ' '}{noun} ({outward(low, high)})"
+
+
+def _worth(facts: Object) -> Iterator[str]:
+    expected, errors, validation = facts["expected"], facts["expected_errors"], facts["validation"]
+    noun = _noun(facts) if _noun(facts).person else RECORD
+    pairs = f"Of two {noun.plural}, one {quoted(facts['positive'] or '')} and one not"
+    if validation is not None:
+        yield (
+            f"{pairs}, it gives the right one the higher risk in {_interval(validation['auc'], 'such pairs')}: the "
+            "hospitals checked that in a second study."
+        )
+    if expected is not None:
+        right = _interval([expected[name] for name in ("accuracy", "low", "high")], noun.plural)
+        against = _interval([expected[f"majority{end}"] for end in ("", "_low", "_high")])
+        better = "" if expected["beats_majority"] else ", so it is not shown to be better"
+        yield (
+            f"By the answers it was learnt from, it is right for {right}; always naming the more frequent class would "
+            f"be for {against}{better}."
+        )
+        if validation is None:
+            shown = "" if expected["ranks"] else ", which is not shown to be better than chance"
+            auc = _interval([expected[f"auc{end}"] for end in ("", "_low", "_high")], "such pairs")
+            yield f"{pairs}, it gives the right one the higher risk in {auc}{shown}; chance would in 50."
+    if errors is not None and errors["r2"] is not None:
+        value, low, high = errors["r2"]
+        better = "" if low > 0 else ", so it is not shown to be better than always answering the mean"
+        yield f"It explains {hundred(value)} % ({outward(low, high)}) of the differences between {noun.plural}{better}."
+    if errors is not None and errors["mean_absolute_error"]:
+        value, low, high = errors["mean_absolute_error"]
+        yield f"On average it is off by {plain_number(value)} ({plain_number(low)} to {plain_number(high)})."
+    known = expected is not None or validation is not None or (errors is not None and errors["r2"] is not None)
+    if validation is not None:
+        yield from _listed(validation, facts["positive"] or "", noun)
+    elif not known:
+        yield "That is not known: the answers do not tell it, and the hospitals did not check the model."
+    elif facts["validation_failure"]:
+        yield "Asking the hospitals to check it brought nothing."
+    else:
+        yield "The hospitals were not asked to check it."
+
+
+def _listed(validation: Object, positive: str, noun: Noun) -> Iterator[str]:
+    """What a list of the tenth with the highest risks holds."""
+    for point in validation["points"]:
+        if point["rule"] == _TOP:
+            yield (
+                f"Of the tenth of {noun.plural} with the highest risks, {_interval(point['ppv'])} have the outcome "
+                f"{quoted(positive)}; they are {hundred(point['sensitivity'][0])} of 100 of all with that outcome."
+            )
+
+
+def _wrong(facts: Object) -> Iterator[str]:
+    expected, validation = facts["expected"], facts["validation"]
+    recalls = facts["expected_recalls"] or {}
+    limit = expected["low"] if expected is not None else 0.5
+    poor = sorted((recall, name) for name, recall in recalls.items() if recall[2] < limit)
+    for recall, name in poor[:_NAMED]:
+        yield f"It recognises {_interval(recall)} that are {quoted(name)}: clearly fewer than of the others."
+    if recalls and not poor:
+        yield "No class is shown to be recognised less often than the others."
+    if validation is not None:
+        yield from _risks(validation, facts["positive"] or "", _noun(facts))
+    if not recalls and validation is None:
+        yield "That is not known: only a check by the hospitals would tell where its risks are too high or too low."
+    if facts["left_out"]:
+        yield f"It has learnt nothing from {series(list(facts['left_out']))}, whose patients may differ."
+    yield "For which hospital it is wrong, each can tell from its own records alone."
+
+
+def _risks(validation: Object, positive: str, noun: Noun) -> Iterator[str]:
+    """Risks that a validation shows to be too high or too low."""
+    wrong = []
+    for row in validation["calibration"]:
+        value, low, high = row["observed"]
+        above, below = value + _WIDER * (high - value), value - _WIDER * (value - low)
+        if row["predicted"] > above or row["predicted"] < below:
+            wrong.append((abs(row["predicted"] - value), row["predicted"], value))
+    people = (noun if noun.person else RECORD).plural
+    for _, predicted, value in sorted(wrong, reverse=True)[:1]:
+        yield (
+            f"Risks of about {hundred(predicted)} % are too {'high' if predicted > value else 'low'}: of 100 such "
+            f"{people} {hundred(value)} have the outcome {quoted(positive)}."
+        )
+    if not wrong and validation["calibration"]:
+        yield "Its risks agree with what the hospitals found, as far as can be told."
+
+
+def _privacy(facts: Object) -> Iterator[str]:
+    spent = max((Fraction(curator["at_most"]) for curator in facts["cost"]["curators"].values()), default=Fraction(0))
+    if facts["not_private"]:
+        yield f"Nothing is protected at {series(list(facts['not_private']))}: they sign their answers as not private."
+        return
+    if not spent:
+        yield "Nothing: no answer left a hospital."
+        return
+    yield from odds_words(spent, _noun(facts), example=facts["positive"] or "")
+    yield "Earlier studies of these hospitals add to it."
+    if facts["pooling"] == "secure":
+        yield SECURE
+
+
+def _cost(facts: Object) -> Iterator[str]:
+    """Whether to join, what was spent, and what is left at least to other studies."""
+    yield "Whether joining paid is for each hospital to see: on its own records, with this model and without."
+    curators, cards = facts["cost"]["curators"], facts["cards"]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, curator in curators.items():
+        cap = cards[name]["cap"] if name in cards else ""
+        groups.setdefault((curator["spent"], cap), []).append(name)
+    if len(groups) > _NAMED:
+        spends = sorted(Fraction(spent) for spent, _ in groups)
+        yield f"It cost the hospitals a privacy loss of {amount(spends[0])} to {amount(spends[-1])}; see below."
+        return
+    for (spent, cap), names in groups.items():
+        where = "each hospital" if len(groups) == 1 else series(names)
+        of_cap = f", of the {written(cap)} that this learner may ever spend there" if cap else ""
+        yield f"It cost {where} a privacy loss of {amount(Fraction(spent))}{of_cap}."
