@@ -92,9 +92,9 @@ def _worth(facts: Object) -> Iterator[str]:
             f"be for {against}{better}."
         )
         if validation is None:
-            shown = "" if expected["ranks"] else ", which is not shown to be better than chance"
+            doubt = "" if expected["ranks"] else ", which is not shown to be better than chance"
             auc = _interval([expected[f"auc{end}"] for end in ("", "_low", "_high")], "such pairs")
-            yield f"{pairs}, it gives the right one the higher risk in {auc}{shown}; chance would in 50."
+            yield f"{pairs}, it gives the right one the higher risk in {auc}{doubt}; chance would in 50."
     if errors is not None and errors["r2"] is not None:
         value, low, high = errors["r2"]
         better = "" if low > 0 else ", so it is not shown to be better than always answering the mean"
@@ -102,10 +102,10 @@ def _worth(facts: Object) -> Iterator[str]:
     if errors is not None and errors["mean_absolute_error"]:
         value, low, high = errors["mean_absolute_error"]
         yield f"On average it is off by {plain_number(value)} ({plain_number(low)} to {plain_number(high)})."
-    known = expected is not None or validation is not None or (errors is not None and errors["r2"] is not None)
+    estimated = expected is not None or validation is not None or (errors is not None and errors["r2"] is not None)
     if validation is not None:
         yield from _listed(validation, facts["positive"] or "", noun)
-    elif not known:
+    elif not estimated:
         yield "That is not known: the answers do not tell it, and the hospitals did not check the model."
     elif facts["validation_failure"]:
         yield "Asking the hospitals to check it brought nothing."

@@ -122,13 +122,13 @@ def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str 
         learners: to whom it was spent, as a part of a sentence; "" for the only one.
     """
     odds = Odds.twice(spent)
-    such = f", such as {quoted(example)}," if example else ""
+    instance = f", such as {quoted(example)}," if example else ""
     yield (
         f"Whoever thought it 50 % likely that a certain {noun.person_or_record} is among a hospital’s {noun.plural} "
         f"can now be at most {sure(odds.presence)} sure, whatever else they know."
     )
     yield (
-        f"Who knows that it is there, and guesses anything else about it{such} with 50 %, can be at most "
+        f"Who knows that it is there, and guesses anything else about it{instance} with 50 %, can be at most "
         f"{sure(odds.label)} sure."
     )
     hardly = " That protects hardly anybody." if certainty(odds.presence) >= SURE else ""
