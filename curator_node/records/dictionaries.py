@@ -9,7 +9,7 @@ import csv
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -61,8 +61,13 @@ class Dictionary:
         return replace(near[0], name=name) if len(near) == 1 else None
 
 
-def read_dictionary(path: Path) -> Dictionary:
+def read_dictionary(path: Path, columns: Collection[str] = ()) -> Dictionary:
     """Read a data dictionary: CSV in UTF-8, separated by commas, semicolons or tabs; cells may hold line breaks.
+
+    Args:
+        path: of the file.
+        columns: names of the records' columns. Of a plain table whose column of names has none of them, another column
+            that has some is taken for it.
 
     Raises:
         ConfigurationError: there is no such file, it is no such table, no column gives the names, or two rows are about
@@ -76,13 +81,18 @@ def read_dictionary(path: Path) -> Dictionary:
         entries, used = _read_redcap(table), _REDCAP_USED
         form: Literal["REDCap", "plain"] = "REDCap"
     else:
-        columns = _recognised(keys)
-        if "name" not in columns:
+        headings = _recognised(keys)
+        headings |= {"name": _name_heading(table, headings.get("name", []), columns)}
+        if not headings["name"]:
             raise ConfigurationError(
                 f"the data dictionary {path} has no column of names; head it with name or variable, and give each "
                 "column of the records a row"
             )
-        entries, used, form = _read_plain(table, columns), {key for names in columns.values() for key in names}, "plain"
+        entries, used, form = (
+            _read_plain(table, headings),
+            {key for names in headings.values() for key in names},
+            "plain",
+        )
     named = tuple(entry for entry in entries if entry.name)
     if not named:
         raise ConfigurationError(f"the data dictionary {path} names no column; give each column of the records a row")
@@ -136,14 +146,14 @@ _HEADINGS = {
         *("column_or_row_name", "sas_name", "variable_id"),
     ),
     "kind": (
-        *("kind", "type", "data_type", "datatype", "variable_type", "value_type", "valuetype", "field_type", "class"),
-        *("measurement_level", "level_of_measurement", "scale"),
+        *("kind", "type", "data_type", "datatype", "dtype", "variable_type", "value_type", "valuetype", "field_type"),
+        *("class", "measurement_level", "level_of_measurement", "scale", "role"),
     ),
     "levels": (
         *("levels", "codes", "choices", "categories", "coded_values", "value_labels", "codes_and_labels", "coding"),
         *("values_and_labels", "permissible_values", "permitted_values", "allowed_values", "possible_values"),
         *("response_options", "options", "enumeration", "enum", "values", "range", "valid_range", "value_range"),
-        *("valuerange", "allowed_range"),
+        *("valuerange", "allowed_range", "range_categories"),
     ),
     "lower": ("lower", "lower_bound", "lower_limit", "min", "minimum", "min_value", "minimum_value", "logical_min"),
     "upper": ("upper", "upper_bound", "upper_limit", "max", "maximum", "max_value", "maximum_value", "logical_max"),
@@ -162,12 +172,15 @@ _HEADINGS = {
 }
 """What a column of the table says -> the headings it goes by, the likelier first."""
 
+_SEVERAL = ("kind", "levels", "description")
+"""Of these a table may have several columns, such as a code book's kind beside a database's type."""
+
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         (
             *("numeric", "number", "numerical", "num", "integer", "int", "int64", "int32", "bigint", "smallint"),
             *("float", "float64", "float32", "double", "decimal", "real", "continuous", "count", "quantitative"),
-            *("interval", "ratio", "discrete"),
+            *("interval", "ratio", "discrete", "percent", "percentage"),
         ),
         "numeric",
     ),
@@ -198,21 +211,40 @@ _NO = {"", "n", "no", "false", "0", "none", "n_a", "na"}
 
 
 def _recognised(keys: list[str]) -> dict[str, list[str]]:
-    """What is said -> the headings that say it: one, but for descriptions, of which there may be several."""
+    """What is said -> the headings that say it: one, but for `_SEVERAL`."""
     columns = {}
     for meaning, headings in _HEADINGS.items():
         present = [heading for heading in headings if heading in keys]
         if present:
-            columns[meaning] = present if meaning == "description" else present[:1]
+            columns[meaning] = present if meaning in _SEVERAL else present[:1]
     return columns
 
 
-def _read_plain(table: list[dict[str, str]], columns: dict[str, list[str]]) -> list[Entry]:
-    return [_plain_entry({meaning: _cell_text(row, keys) for meaning, keys in columns.items()}) for row in table]
+def _name_heading(table: list[dict[str, str]], usual: list[str], columns: Collection[str]) -> list[str]:
+    """The heading of the column of names: the usual one, unless another column has names of the records and it none."""
+    names = {name.casefold() for name in columns}
+
+    def hits(key: str) -> int:
+        return sum(row.get(key, "").casefold() in names for row in table)
+
+    best = max(table[0] if table else [], key=hits, default="")
+    return usual if not best or not hits(best) or (usual and hits(usual[0])) else [best]
 
 
-def _cell_text(row: dict[str, str], keys: list[str]) -> str:
-    texts = dict.fromkeys(text for key in keys if (text := row.get(key, "")))
+def _read_plain(table: list[dict[str, str]], headings: dict[str, list[str]]) -> list[Entry]:
+    return [
+        _plain_entry({meaning: _cell_text(meaning, row, keys) for meaning, keys in headings.items()}) for row in table
+    ]
+
+
+def _cell_text(meaning: str, row: dict[str, str], keys: list[str]) -> str:
+    """What a row says, from the column that says it, or of several from those that say something."""
+    texts = list(dict.fromkeys(text for key in keys if (text := row.get(key, ""))))
+    if meaning == "kind":
+        apt = (text for text in texts if _kind_in(text, bounded=False) or _key(text) in _NO_ATTRIBUTE)
+        return next(apt, next((text for key in keys if key != "role" and (text := row.get(key, ""))), ""))
+    if meaning == "levels":
+        return next((text for text in texts if all(label for _, label in split_levels(text))), "".join(texts[:1]))
     return ": ".join(texts)
 
 
@@ -237,6 +269,8 @@ def _kind_in(text: str, *, bounded: bool) -> Kind:
     """The kind that a dictionary means; "integer, encoded value" is a code, unless bounds are given."""
     words = [re.sub(r"(?:_\d+)+$", "", _key(part)) for part in (text, *text.split(","))]
     kinds = [_KINDS[word] for word in words if word in _KINDS]
+    if not kinds:  # such as "categorical int", or "numeric (mg/dl)"
+        kinds = sorted((_KINDS[word] for word in _key(text).split("_") if word in _KINDS), reverse=True)
     if bounded and "numeric" in kinds:
         return "numeric"
     return kinds[-1] if kinds else ""
@@ -244,9 +278,9 @@ def _kind_in(text: str, *, bounded: bool) -> Kind:
 
 def _why_left_out(row: dict[str, str], word: str) -> str:
     role = _key(row.get("role", ""))
-    if _key(row.get("identifier", "")) not in _NO or role in {"id", "identifier", "key"}:
+    if _key(row.get("identifier", "")) not in _NO or {"id", "identifier", "key"} & set(role.split("_")):
         return _NO_ATTRIBUTE["id"]
-    if role in {"other", "ignore", "ignored", "unused", "none"}:
+    if role in {"other", "ignore", "ignored", "unused", "none", "metadata", "provenance"}:
         return f"of the role {row['role']!r}, says the dictionary"
     return _NO_ATTRIBUTE.get(word, "")
 
@@ -267,6 +301,8 @@ def _with_values(entry: Entry, text: str) -> Entry:
             entry = _with_bounds(entry, bounds[1], bounds[2])
         return replace(entry, kind=entry.kind or ("numeric" if isinstance(entry.lower, float) else ""))
     levels = split_levels(text)
+    if len(levels) == 1 and text.count("/") == 1 and entry.kind != "numeric":  # as in yes/no
+        levels = split_levels(text.replace("/", ";"))
     if not levels:
         return replace(entry, kind=entry.kind or ("numeric" if isinstance(entry.lower, float) else ""))
     if entry.kind == "date":
@@ -349,25 +385,28 @@ def split_levels(text: str) -> list[tuple[str, str]]:
     """Levels with their meanings ("" where none is given), from one cell of a dictionary.
 
     Levels are separated by line breaks, |, semicolons or commas: the first of these that occurs. A meaning follows its
-    code after =, a colon, or, where bars or line breaks separate, a comma: ``1, male | 2, female``.
+    code after =, a colon, or, where bars or line breaks separate, a comma: ``1, male | 2, female``. Before a code with
+    = or a colon also a slash separates. A list as Python prints it is read as well.
     """
     text = text.strip().removeprefix("[").removesuffix("]")
-    separator = next((sign for sign in ("\n", "|", ";") if sign in text), ",")
-    if separator == "," and _CODED.match(text):
-        items = re.split(r",(?=\s*[-+.\w]+\s*[=:])", text)  # a meaning may hold a comma
-    elif separator == ",":
-        items = next(csv.reader([text], skipinitialspace=True), [])
+    if re.fullmatch(rf"(?:{_QUOTED}|nan|None|[\s,])+", text) and re.search(_QUOTED, text):
+        return [(_one_line(item.strip(" \"'")), "") for item in re.findall(_QUOTED, text)]
+    if _CODED.match(text):
+        items = re.split(r"[,;/|\n](?=\s*[-+.\w]+\s*[=:])", text)  # a meaning may hold a comma
     else:
-        items = text.split(separator)
+        separator = next((sign for sign in ("\n", "|", ";") if sign in text), ",")
+        items = text.split(separator) if separator != "," else next(csv.reader([text], skipinitialspace=True), [])
     items = [stripped for item in items if (stripped := item.strip().strip("\"'").strip())]
-    coded = [_CODED.fullmatch(item) for item in items]
-    if all(coded):
-        return [(match[1], _one_line(match[2])) for match in coded if match]
-    if separator in "\n|;":
-        pairs = [tuple(part.strip() for part in item.split(",", 1)) for item in items]
-        if pairs and all(len(pair) == 2 and re.fullmatch(r"[-+.\w]+", pair[0]) for pair in pairs):
-            return [(code, _one_line(meaning)) for code, meaning in pairs]
+    coded = [match for item in items if (match := _CODED.fullmatch(item))]
+    if len(coded) == len(items):
+        return [(match[1], _one_line(match[2])) for match in coded]
+    pairs = [tuple(part.strip() for part in item.split(",", 1)) for item in items]
+    if all(len(pair) == 2 and re.fullmatch(r"[-+.\w]+", pair[0]) for pair in pairs):
+        return [(code, _one_line(meaning)) for code, meaning in pairs]
     return [(_one_line(item), "") for item in items]
+
+
+_QUOTED = r"""(?:'[^']*'|"[^"]*")"""
 
 
 def _one_line(text: str) -> str:
@@ -457,7 +496,8 @@ def _redcap_entries(name: str, row: dict[str, str], *, first: bool) -> Iterator[
         return
     bounds = (row.get("text_validation_min", ""), row.get("text_validation_max", ""))
     if "comma_decimal" in validation:
-        bounds = tuple(text.replace(",", ".") for text in bounds)  # type: ignore[assignment]  # still two
+        bounds = (bounds[0].replace(",", "."), bounds[1].replace(",", "."))
+        entry = replace(entry, notes=("the records have a decimal comma, which is not read; write points there",))
     yield _redcap_entry(entry, kind, validation, choices, bounds)
 
 

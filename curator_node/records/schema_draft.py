@@ -76,8 +76,8 @@ def draft_schema(
         ConfigurationError: as `read_columns`, `read_dictionary` and, where the records are public, `read_records`; no
             column has the name of the label or unit; or no column is left for an attribute.
     """
-    book = None if dictionary is None else read_dictionary(dictionary)
     columns = read_columns(records)
+    book = None if dictionary is None else read_dictionary(dictionary, columns)
     entries = _entries(columns, book, dictionary)
     label = _role(entries, "label", label, records)
     unit = _role(entries, "unit", unit, records)
@@ -91,6 +91,12 @@ def draft_schema(
         ]
     entries = [_within_limits(entry) for entry in entries]
     of_label = next((replace(entry, left_out="") for entry in entries if entry.name == label), None)
+    entries = [
+        replace(entry, left_out="another outcome, says the dictionary")
+        if entry.role == "label" and entry.name != label and not entry.left_out
+        else entry
+        for entry in entries
+    ]
     attributes = [entry for entry in entries if not entry.left_out and entry.name not in (label, unit)]
     if not attributes:
         raise ConfigurationError(

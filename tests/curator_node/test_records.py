@@ -31,10 +31,10 @@ from curator_fakes import (
     steward_file,
     toml,
 )
-from curator_node.records import dataset
+from curator_node.records import databases, dataset
 from curator_node.records.databases import read_database
 from curator_node.records.dataset import PrivateDataset, StewardWarning
-from curator_node.records.files import read_records
+from curator_node.records.files import read_columns, read_records
 from curator_node.site import RECORDS, create_site, open_site
 from protocol.errors import ConfigurationError
 from protocol.messages import Card, Release, StudyAccepted, StudyClosed
@@ -459,6 +459,19 @@ def refused(path):
     assert SECRET not in text
     assert caught.value.__cause__ is None
     return text
+
+
+def test_names_of_columns_are_read_without_a_row(database, tmp_path, monkeypatch):
+    url, _ = database
+    frames, frame_of = [], databases._frame
+    monkeypatch.setattr(databases, "_frame", lambda *given: frames.append(frame_of(*given)) or frames[-1])
+    for query in (
+        "SELECT a AS x, b FROM stays ORDER BY c -- all; of them",
+        "WITH s AS (SELECT * FROM stays) SELECT a AS x, b FROM s LIMIT 1;",
+        "(SELECT a AS x, b FROM stays)" if url.startswith("postgresql") else "SELECT a AS x, b FROM stays",
+    ):
+        assert read_columns(source(tmp_path, url, query)) == ["x", "b"]
+    assert [frame.height for frame in frames] == [0, 0, 0]
 
 
 def test_columns_are_what_a_schema_reads_in_batches_of_any_size(database, tmp_path):

@@ -4,7 +4,6 @@ import builtins
 import csv
 import datetime as dt
 import io
-import sqlite3
 import tomllib
 from pathlib import Path
 
@@ -111,6 +110,7 @@ def test_every_type_of_field_of_redcap(tmp_path, heading):
     assert (fields["pain"].lower, fields["pain"].upper) == (0, 100)
     assert (fields["weight"].lower, fields["weight"].upper) == (20.5, 250.5)
     assert fields["weight"].likely_units == "kg"
+    assert "decimal comma" in fields["weight"].notes[0]
     assert (fields["children"].lower, fields["children"].upper) == (0, None)
     assert not fields["ward"].levels
     reasons = {name: entry.left_out for name, entry in fields.items() if entry.left_out}
@@ -210,6 +210,55 @@ def test_a_range_in_one_cell(tmp_path, cell):
 def test_levels_go_on_under_no_heading_as_in_dbgap(tmp_path):
     text = "VARNAME,VARDESC,TYPE,UNITS,MIN,MAX,VALUES,,\nsex,Sex,encoded value,,,,1=male,2=female,3=other\n"
     assert entries_of(tmp_path, text)["sex"].levels == ("1", "2", "3")
+
+
+def test_shapes_of_dictionaries_as_people_write_them(tmp_path):
+    """Each was seen in a public repository; the words are ours."""
+    fields = entries_of(tmp_path, "variable,role\nage,continuous\nsex,categorical\nrow,identifier\nwho,predictor\n")
+    assert [fields[name].kind for name in ("age", "sex", "who")] == ["numeric", "categorical", ""]
+    assert fields["row"].left_out
+    assert not fields["who"].notes
+
+    fields = entries_of(
+        tmp_path,
+        "Column Name ,Type ,Data Type ,Values,Value Labels\n"
+        "share ,Main data ,percent ,,\n"
+        'zone ,Main data ,categorical int ,"0,1","0=Low, 1=High"\n'
+        'season ,Other ,str ,"Spring, Summer",\n',
+    )
+    assert [entry.kind for entry in fields.values()] == ["numeric", "categorical", "categorical"]
+    assert fields["zone"].meanings == {"0": "Low", "1": "High"}
+    assert fields["season"].levels == ("Spring", "Summer")
+
+    fields = entries_of(
+        tmp_path,
+        "name,type,range/categories\n"
+        "status,Categorical,0 = censored / 1 = died / 2 = lost\n"
+        "urgent,Binary,FALSE/TRUE\n"
+        "a1c,Numeric (%),Observed range: 1.2-21.7\n"
+        "score,Categorical,\"['High' 'N/A, not\n done' nan 'Low']\"\n",
+    )
+    assert fields["status"].levels == ("0", "1", "2")
+    assert fields["urgent"].levels == ("FALSE", "TRUE")
+    assert (fields["a1c"].kind, fields["a1c"].lower) == ("numeric", None)
+    assert fields["score"].levels == ("High", "N/A, not done", "Low")
+
+
+def test_the_column_that_has_the_names_of_the_records_is_the_one_of_names(tmp_path):
+    text = "Variable,Variable name in data,Variable type\nAge at entry,age,Numeric\nSex at birth,sex_f,Binary\n"
+    draft = draft_schema(records(tmp_path, ["age", "sex_f", "y"]), write(tmp_path, text))
+    assert draft.attributes == ("age", "sex_f")
+    assert draft.unused == ("Variable",)
+
+
+def test_of_several_outcomes_the_chosen_one_is_the_label_and_no_other_is_an_attribute(tmp_path):
+    book = write(tmp_path, "name,role,type,values\nx,feature,int,0-1\na,outcome,binary,0;1\nb,outcome,binary,0;1\n")
+    path = records(tmp_path, ["x", "a", "b"])
+    assert draft_schema(path, book).label_needs.startswith("the label is not named")
+    draft = draft_schema(path, book, label="b")
+    assert draft.attributes == ("x",)
+    assert draft.left_out == {"a": "another outcome, says the dictionary"}
+    assert read_schema_file(draft.text).label == "b"
 
 
 def test_roles_and_identifiers_of_a_plain_dictionary(tmp_path):
@@ -506,22 +555,6 @@ def test_no_value_is_in_what_is_written_or_said(tmp_path, suffix, monkeypatch):
         assert value not in repr(draft)
     assert draft.undocumented == ("name",)
     assert draft.absent == ("place",)
-
-
-def test_a_database_is_asked_for_no_row(tmp_path, monkeypatch):
-    with sqlite3.connect(tmp_path / "ward.db") as database:
-        database.execute("CREATE TABLE stays (age REAL, sex TEXT)")
-        database.execute("INSERT INTO stays VALUES (1, 'f')")
-    database.close()
-    query = "WITH s AS (SELECT * FROM stays) SELECT age AS years, sex FROM s ORDER BY age -- all; of them"
-    source = write(tmp_path, f"url = 'sqlite:///ward.db'\nquery = \"{query}\"\n", "source.toml")
-    rows = []
-    from curator_node.records import databases
-
-    fetch = databases._frame
-    monkeypatch.setattr(databases, "_frame", lambda *arguments: rows.append(fetch(*arguments)) or rows[-1])
-    assert read_columns(source) == ["years", "sex"]
-    assert rows[0].height == 0
 
 
 @pytest.mark.parametrize(
