@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -245,6 +246,40 @@ def test_the_learners_records_are_read_with_the_sentinels_that_can_be_no_value()
     assert schema.find("dose").missing == (0.0,)
     dates = [attribute_schema(days_since="2015-01-01", missing=(day, "?!")) for day in ("2015-01-09", "1900-01-01")]
     assert set(common_schema(cards_of(*dates), never)[0].find("dose").missing) == {"1900-01-01", "?!"}
+
+
+def test_a_study_of_dates_and_codes_is_that_of_the_same_numbers_and_gaps():
+    """Two hospitals code a missing value in two ways, and write dates; the learner codes as one of them."""
+
+    def gappy(frame, seed):
+        eighths = (pl.col("x") * 8).round() / 8
+        gaps = pl.Series(np.random.default_rng(seed).random(frame.height) < 0.2)
+        return frame.with_columns(eighths, pl.when(~gaps).then("y").alias("y"))
+
+    def coded(frame, code):
+        moment = pl.lit("2015-01-01T00:00").str.to_datetime() + pl.duration(minutes=pl.col("x") * 1440)
+        return frame.with_columns(moment.dt.to_string("%Y-%m-%dT%H:%M").alias("x"), pl.col("y").fill_null(code))
+
+    frames = {name: gappy(ring(SIZE, seed=len(name)), 1) for name in ("north", "southern")}
+    codes = {"north": 999.0, "southern": -9.0}
+    source, test = gappy(SOURCE, 2), gappy(TEST.drop("sick"), 3)
+    dated = NumericAttribute("x", -4, 4, days_since="2015-01-01")
+    attributes = {name: (dated, NumericAttribute("y", -4, 4, missing=(code,))) for name, code in codes.items()}
+    plain = {name: open_curator(name, frame, noise=NoNoise()) for name, frame in frames.items()}
+    declared = {
+        name: open_curator(name, coded(frame, codes[name]), noise=NoNoise(), attributes=attributes[name])
+        for name, frame in frames.items()
+    }
+    budget, options = Budget(1), {"networks": False}
+    expected = learn(federate(plain), source, budget, strategy="cells", options=options)
+    learned = learn(federate(declared), coded(source, 999.0), budget, strategy="cells", options=options)
+    assert learned.study.survivors == list(frames)
+    assert np.array_equal(learned.source.numeric, expected.source.numeric, equal_nan=True)
+    risks = [
+        study.model().probability(encode_frame(frame, study.schema))
+        for study, frame in ((learned, coded(test, -9.0)), (expected, test))
+    ]
+    assert np.array_equal(*risks)
 
 
 def test_a_card_that_declares_many_sentinels_crowds_out_nobodys():

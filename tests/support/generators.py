@@ -49,10 +49,10 @@ from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
 KEYS = [SigningKey.from_seed(bytes([i]) * 32) for i in range(1, 4)]
-NUMERIC = NumericAttribute("x", -2.0, 3.0)
+NUMERIC = NumericAttribute("x", -2.0, 3.0, units="mm Hg", missing=(1e308, "none"))
 TINY = NumericAttribute("t", 0.0, 1e-9, description="denormal-like")
 WIDE = NumericAttribute("w", -1e15, 1e15)
-CATEGORY = CategoricalAttribute("c", ("a", "b", "é"))
+CATEGORY = CategoricalAttribute("c", ("a", "b", "é"), missing=("zzz",))
 ATTRIBUTES = (NUMERIC, CATEGORY, WIDE, CategoricalAttribute("d", ("b",)), TINY)
 HALF_STEP = 0.5 / STEPS
 
