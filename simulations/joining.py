@@ -89,7 +89,21 @@ def joining_scores(site: SiteRecords, answers: Mapping[str, Answers], absent: st
     }
     units = None if unit is None else np.unique(site.test[unit].to_numpy(), return_inverse=True)[1]
     labels, total = answers[CONSTANT].labels, sum(sizes.values())
-    measures, reasons = {}, {OTHERS: absent} if absent else {}
+    measures, reasons = scores_by_measure(answers, units)
+    if absent:
+        reasons[OTHERS] = absent
+    return JoiningScores(measures, len(labels), sizes["test"] / total, sizes["private"] / total, reasons)
+
+
+def scores_by_measure(
+    answers: Mapping[str, Answers], units: NDArray[np.intp] | None = None
+) -> tuple[dict[str, PairedScores], dict[str, str]]:
+    """`measures` and `reasons` of `JoiningScores`: of models' answers for the same records.
+
+    `units` are as in `paired_scores`.
+    """
+    labels = answers[CONSTANT].labels
+    measures, reasons = {}, {}
     for measure in ("R²",) if labels.dtype.kind == "f" else ("accuracy", "AUC"):
         columns = {name: column for name, entry in answers.items() if (column := _column(measure, entry)) is not None}
         if measure == "AUC":
@@ -104,7 +118,7 @@ def joining_scores(site: SiteRecords, answers: Mapping[str, Answers], absent: st
         elif REGRESSION not in columns:
             reasons[measure] = ONE_CLASS_PRIVATE
         measures[measure] = paired_scores(measure, labels, columns, units)
-    return JoiningScores(measures, len(labels), sizes["test"] / total, sizes["private"] / total, reasons)
+    return measures, reasons
 
 
 def _column(measure: str, answers: Answers) -> Floats | None:

@@ -50,6 +50,10 @@ class LabelledRecords:
     labels: Labels
     classes: int
 
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "LabelledRecords":
+        """The records at `rows`, in that order."""
+        return LabelledRecords(self.records.take(rows), self.labels[rows], self.classes)
+
 
 def labelled(frame: pl.DataFrame, site: SiteRecords) -> LabelledRecords:
     """Encode a site's frame by its schema, with labels.
@@ -92,6 +96,28 @@ def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], 
     }
     pooled = {name: _reference(everything, test, common) for name, test in tests.items()}
     return local, pooled
+
+
+def cross_validated(own: LabelledRecords, units: NDArray[np.intp] | None = None) -> Answers | None:
+    """A site's own tuned regression, for each of its records learnt from the other folds alone.
+
+    `units` are as in `alike_folds`. None where there are not two folds with all classes.
+    """
+    folds = alike_folds(own, units)
+    predicted = np.empty(len(own.labels), own.labels.dtype)
+    probabilities = np.zeros((len(own.labels), own.classes)) if own.classes else None
+    if not folds.any():
+        return None
+    for fold in range(folds.max() + 1):
+        there = folds == fold
+        learnt, rest = own.take(~there), own.take(there)
+        answers = _reference(learnt, rest, 0.0, alike_folds(learnt, None if units is None else units[~there])).tuned
+        if answers is None or (probabilities is not None and answers.probabilities is None):
+            return None
+        predicted[there] = answers.predicted
+        if probabilities is not None and answers.probabilities is not None:
+            probabilities[there] = answers.probabilities
+    return Answers(own.labels, predicted, probabilities)
 
 
 def _best_constant(labels: Labels, classes: int) -> float:
@@ -143,9 +169,14 @@ def folds_of(site: SiteRecords, private: LabelledRecords) -> NDArray[np.intp]:
     There are `FOLDS`, or as many as the rarest class has units.
     """
     unit = site.steward.unit if site.steward.unit in site.counted.columns else None
-    groups = np.arange(len(private.labels))
-    if unit is not None:
-        groups = np.unique(site.counted[unit].to_numpy(), return_inverse=True)[1]
+    return alike_folds(
+        private, None if unit is None else np.unique(site.counted[unit].to_numpy(), return_inverse=True)[1]
+    )
+
+
+def alike_folds(private: LabelledRecords, units: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    """`folds_of` records whose units are numbered from 0, (n,); None: each record is one."""
+    groups = np.arange(len(private.labels)) if units is None else np.unique(units, return_inverse=True)[1]
     labels = np.full(groups.max() + 1, -np.inf)
     np.maximum.at(labels, groups, private.labels)
     folds = FOLDS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expril.commands.terminal import (
+    BAD,
     MOST_SEED,
     FilesFolder,
     Json,
@@ -29,11 +30,17 @@ from expril.commands.terminal import (
 from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from expril.report.table import Written
     from learner_node.carriers.journal import Journal
+    from learner_node.models.predictions import Predictions
     from learner_node.result.folder import DeployedStudy
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
     from protocol.identity import IdentityCard, Role
+    from protocol.schema import Schema
+    from simulations.report.model import ScoreInterval
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
 
@@ -150,14 +157,25 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
     as_fitted: Annotated[
         bool, typer.Option("--as-fitted", help="Leave risks as they are where the model's validation mended them.")
     ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(help="The schema file of these records, if values of their own mean missing.")
+    ] = None,
+    score: Annotated[
+        bool, typer.Option("--score", help="Score the model on these records' labels, beside your own regression.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table if it exists.")] = False,
     json_: Json = False,
 ) -> None:
     """Predict for records with the model of a study: the likeliest class and each class's probability, or a number.
 
     Rows are in the order of the records. No label is needed. The table is about single people, so only you may read it.
+
+    With --score the records have labels, and the terminal shows what the model and your own regression reach on them:
+    exact numbers of private records, for you alone.
     """
     with plain_errors(part="learner"):
+        if score and json_:
+            raise ConfigurationError("--score is for your own eyes: what --json prints ends in logs; leave one out")
         from expril.files import require_new, write_new, write_private
 
         suffix, rule = out.suffix.lower(), "predictions are replaced only with --overwrite"
@@ -170,7 +188,9 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         if not model.exists():
             raise ConfigurationError(f"no model {model}; name a model's file, or the folder of a result or a run")
         from curator_node.records.files import read_records
+        from simulations.scenario import read_schema
 
+        own = None if schema is None else read_schema(schema)
         with bars(json_) as tick:
             tick("reading the records", 0, 0)
             table = read_records(records)
@@ -186,8 +206,17 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         with bars(json_) as tick, threadpool_limits(1):
             tick("predicting", 0, 0)
             predictions = predictions_of(
-                loaded.recalibrated_ if mends else loaded, table, keep=id_ or (), site=Site(site, site_column, mixed)
+                loaded.recalibrated_ if mends else loaded,
+                table,
+                keep=id_ or (),
+                site=Site(site, site_column, mixed),
+                schema=None if own is None else own.schema,
             )
+            if score:
+                tick("predicting", 1, 1)
+                tick("comparing with your own regression", 0, 0)
+                unit = own.unit if own is not None and own.unit in table.columns else None
+                scores = _scores(table, predictions, loaded.schema, unit)
         content = encode_table(predictions.frame, suffix)
         if overwrite:
             write_private(out, content)
@@ -205,6 +234,38 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
             f"{out}  {PREDICTED} {loaded.schema.label!r}{', risks recalibrated' if mends else ''}\n"
             "  about single people: only you may read it\n"
         )
+        if score:
+            print_table(scores)
+            say(
+                "private",
+                "these are exact numbers of private records, without noise: for you alone, not to be handed on",
+                style=BAD,
+            )
+
+
+def _scores(table: "pl.DataFrame", predictions: "Predictions", schema: "Schema", unit: str | None) -> "Written":
+    """What a study's model reaches on records with labels, beside their holder's own regression."""
+    from expril.report.table import text_table
+    from simulations.own_patients import own_patients
+
+    def written(score: "ScoreInterval | None", sign: str = "") -> str:
+        if score is None:
+            return "-"
+        ends = "" if score.low == score.high else f" ({score.low:{sign}.3f} to {score.high:{sign}.3f})"
+        return f"{score.value:{sign}.3f}{ends}"
+
+    compared = own_patients(table, predictions.records, predictions.values, schema, unit)
+    records = max(joining.records for joining in compared.values())
+    return text_table(
+        f"your own {records} records, with 95 % intervals",
+        ("", "constant", "your regression", "this model", "the model's gain"),
+        [
+            (measure, *map(written, (item.constant, item.regression, item.federation)), written(item.gain, "+"))
+            for measure, item in compared.items()
+        ],
+        note="your regression predicts each fifth of the records from the rest\n"
+        "this model may have learnt from noisy counts of the same records",
+    )
 
 
 @learner_app.command("init")

@@ -8,6 +8,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -44,12 +45,18 @@ class Predictions:
     """Predictions for n records, all of it private: it is about single people."""
 
     frame: pl.DataFrame  # n rows in the order of the records
+    values: NDArray[np.float64]  # (n, C) probabilities, or (n,) numbers
     records: Records  # as the models saw them
     moved: Mapping[str, int]  # by numeric attribute, how many values were moved to a bound
 
 
 def predictions_of(
-    model: StudyModel, table: pl.DataFrame, *, keep: Sequence[str] = (), site: Site | None = None
+    model: StudyModel,
+    table: pl.DataFrame,
+    *,
+    keep: Sequence[str] = (),
+    site: Site | None = None,
+    schema: Schema | None = None,
 ) -> Predictions:
     """Predict for each row of a table.
 
@@ -62,17 +69,19 @@ def predictions_of(
         table: n rows with the schema's attributes. A label is not needed, and other columns are ignored.
         keep: columns of the table to copy.
         site: whose model predicts, if each curator has one.
+        schema: of the table, whose own sentinels mean missing; None takes the model's.
 
     Raises:
-        ConfigurationError: a column is absent or has a name that is needed, a number is text, or it is not clear which
-            curator's model predicts. The text names column and row, counted from 1, and no value.
+        ConfigurationError: a column is absent or has a name that is needed, a number is text, the schemas differ in
+            more than sentinels and descriptions, or it is not clear which curator's model predicts. The text names
+            column and row, counted from 1, and no value.
     """
     chances, units = [f"P({name})" for name in model.schema.classes], model.schema.measure(model.schema.label)
     heading = f"{PREDICTED} ({units})" if units else PREDICTED
     columns = [heading, *chances, UNFORESEEN]
     site = site or Site()
     _check_site(model, site)
-    records, moved = encode_and_mark_moved(table, model.schema)
+    records, moved = encode_and_mark_moved(table, _read_by(model.schema, schema))
     kept = _kept(table, keep, columns, model.schema)
     values = _predict(model, records, table, site)
     if model.schema.label_bounds is None:
@@ -81,7 +90,7 @@ def predictions_of(
     else:
         predicted = [pl.Series(heading, values)]
     frame = pl.DataFrame([*kept, *predicted, _unforeseen(records, moved)])
-    return Predictions(frame, records, {name: int(np.count_nonzero(rows)) for name, rows in moved.items()})
+    return Predictions(frame, values, records, {name: int(np.count_nonzero(rows)) for name, rows in moved.items()})
 
 
 def encode_table(frame: pl.DataFrame, suffix: str) -> bytes:
@@ -98,6 +107,19 @@ def encode_table(frame: pl.DataFrame, suffix: str) -> bytes:
             f"the column(s) {', '.join(map(repr, nested))} cannot be written as {suffix}; write .parquet"
         ) from None
     return file.getvalue()
+
+
+def _read_by(models: Schema, own: Schema | None) -> Schema:
+    """The model's schema with a site's own sentinels."""
+    if own is None:
+        return models
+    if differing := own.differences(models):
+        raise ConfigurationError(
+            f"the schema differs from the model's in {', '.join(map(repr, differing))}; the model predicts for records "
+            "that mean the same"
+        )
+    attributes = {attribute.name: attribute for attribute in own.attributes}
+    return msgspec.structs.replace(models, attributes=tuple(attributes[each.name] for each in models.attributes))
 
 
 def _require(names: Sequence[str], table: pl.DataFrame, schema: Schema, role: str) -> None:

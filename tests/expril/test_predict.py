@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import safetensors
 import safetensors.numpy
+from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 import expril
@@ -303,6 +304,44 @@ def test_what_is_wrong_with_a_model_is_said_and_nothing_is_made(records):
     model.write_bytes(safetensors.numpy.save({}, metadata={METADATA: text}))
     assert "not of format 1, the one that this ExPriL reads" in run("predict", model, path, "--out", out, code=2).stderr
     assert not out.exists()
+
+
+def test_a_site_s_own_sentinels_are_missing_by_its_schema_file(records):
+    path, table = records
+    text = """
+        label = "sick"
+        classes = ["no", "yes"]
+        attributes = [{ name = "colour", kind = "categorical", levels = ["red", "green"] },
+                      { name = "x", kind = "numeric", lower = -3, upper = UPPER, missing = [999] }]
+    """
+    own = path.parent / "own.toml"
+    own.write_text(text.replace("UPPER", "3"))
+    table.with_columns(pl.col("x").fill_null(999.0)).write_csv(path)
+    frame, _ = predicted(two_classes(3), records, "--schema", own)
+    expected = two_classes(3).predict_proba(table)[:, 1]
+    assert frame["P(yes)"].to_list() == expected.tolist()
+    frame, _ = predicted(two_classes(3), records, "--overwrite")
+    assert frame["P(yes)"].to_list() != expected.tolist()
+    own.write_text(text.replace("UPPER", "4"))
+    said = predicted(two_classes(3), records, "--schema", own, "--overwrite", code=2)[1].stderr
+    assert "the schema differs from the model's in 'x'" in said
+
+
+def test_a_model_is_scored_on_the_terminal_of_who_owns_the_labels_alone(records):
+    path, table = records
+    labels = np.where(np.arange(ROWS) % 3 == 0, "yes", "no")
+    table.with_columns(sick=pl.Series(labels)).write_csv(path)
+    frame, done = predicted(two_classes(3), records, "--score")
+    shown = {cells[0]: cells for line in done.stdout.splitlines() if (cells := line.split())}
+    assert shown["accuracy"][1] == f"{(labels == 'no').mean():.3f}"
+    assert f" {(frame['predicted'].to_numpy() == labels).mean():.3f} (" in " ".join(shown["accuracy"])
+    assert f" {roc_auc_score(labels == 'yes', frame['P(yes)']):.3f} (" in " ".join(shown["AUC"])
+    assert "without noise: for you alone" in done.stderr
+    said = predicted(two_classes(3), records, "--score", "--json", "--overwrite", code=2)[1]
+    assert "leave one out" in said.stderr
+    table.write_csv(path)
+    said = predicted(two_classes(3), records, "--score", "--overwrite", code=2)[1].stderr
+    assert "the records lack the label's column 'sick'" in said
 
 
 def test_json_names_columns_and_holds_nothing_of_the_records(records):
