@@ -56,18 +56,20 @@ def own_patients(
         else encode_numbers(table[schema.label], schema.label_bounds)
     )
     units = None if unit is None else column_texts(table[unit]).fill_null("").rank("dense").to_numpy().astype(np.intp)
-    own = LabelledRecords(records, labels, len(schema.classes))
+    patients = LabelledRecords(records, labels, len(schema.classes))
     if len(labels) > MOST_COMPARED:
         rows = np.sort(np.random.default_rng(0).choice(len(labels), MOST_COMPARED, replace=False))
-        own, values, units = own.take(rows), values[rows], None if units is None else units[rows]
-    constant = float(np.bincount(own.labels).argmax()) if own.classes else float(own.labels.mean())
+        patients, values, units = patients.take(rows), values[rows], None if units is None else units[rows]
+    constant = float(np.bincount(patients.labels).argmax()) if patients.classes else float(patients.labels.mean())
     answers = {
-        CONSTANT: Answers(own.labels, np.full(len(own.labels), constant)),
-        FEDERATION: Answers(own.labels, values.argmax(axis=1), values) if own.classes else Answers(own.labels, values),
+        CONSTANT: Answers(patients.labels, np.full(len(patients.labels), constant)),
+        FEDERATION: Answers(patients.labels, values.argmax(axis=1), values)
+        if patients.classes
+        else Answers(patients.labels, values),
     }
-    if (regression := cross_validated(own, units)) is not None:
+    if (regression := cross_validated(patients, units)) is not None:
         answers[REGRESSION] = regression
     measures, reasons = scores_by_measure(answers, units)
-    scores = JoiningScores(measures, len(own.labels), 1.0, 0.0, reasons)
-    wanted: tuple[MeasureName, ...] = ("accuracy", "AUC", "R²")
-    return {measure: joining_of(OWN, [scores], measure) for measure in wanted if measure in measures}
+    scores = JoiningScores(measures, len(patients.labels), 1.0, 0.0, reasons)
+    order: tuple[MeasureName, ...] = ("accuracy", "AUC", "R²")
+    return {measure: joining_of(OWN, [scores], measure) for measure in order if measure in measures}

@@ -98,26 +98,26 @@ def references(sites: Mapping[str, SiteRecords]) -> tuple[dict[str, Reference], 
     return local, pooled
 
 
-def cross_validated(own: LabelledRecords, units: NDArray[np.intp] | None = None) -> Answers | None:
+def cross_validated(private: LabelledRecords, units: NDArray[np.intp] | None = None) -> Answers | None:
     """A site's own tuned regression, for each of its records learnt from the other folds alone.
 
     `units` are as in `alike_folds`. None where there are not two folds with all classes.
     """
-    folds = alike_folds(own, units)
-    predicted = np.empty(len(own.labels), own.labels.dtype)
-    probabilities = np.zeros((len(own.labels), own.classes)) if own.classes else None
+    folds = alike_folds(private, units)
+    predicted = np.empty(len(private.labels), private.labels.dtype)
+    probabilities = np.zeros((len(private.labels), private.classes)) if private.classes else None
     if not folds.any():
         return None
     for fold in range(folds.max() + 1):
         there = folds == fold
-        learnt, rest = own.take(~there), own.take(there)
+        learnt, rest = private.take(~there), private.take(there)
         answers = _reference(learnt, rest, 0.0, alike_folds(learnt, None if units is None else units[~there])).tuned
         if answers is None or (probabilities is not None and answers.probabilities is None):
             return None
         predicted[there] = answers.predicted
         if probabilities is not None and answers.probabilities is not None:
             probabilities[there] = answers.probabilities
-    return Answers(own.labels, predicted, probabilities)
+    return Answers(private.labels, predicted, probabilities)
 
 
 def _best_constant(labels: Labels, classes: int) -> float:

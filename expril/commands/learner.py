@@ -190,7 +190,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         from curator_node.records.files import read_records
         from simulations.scenario import read_schema
 
-        own = None if schema is None else read_schema(schema)
+        site_file = None if schema is None else read_schema(schema)
         with bars(json_) as tick:
             tick("reading the records", 0, 0)
             table = read_records(records)
@@ -210,12 +210,12 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
                 table,
                 keep=id_ or (),
                 site=Site(site, site_column, mixed),
-                schema=None if own is None else own.schema,
+                schema=None if site_file is None else site_file.schema,
             )
             if score:
                 tick("predicting", 1, 1)
                 tick("comparing with your own regression", 0, 0)
-                unit = own.unit if own is not None and own.unit in table.columns else None
+                unit = site_file.unit if site_file is not None and site_file.unit in table.columns else None
                 scores = _scores(table, predictions, loaded.schema, unit)
         content = encode_table(predictions.frame, suffix)
         if overwrite:

@@ -109,17 +109,19 @@ def encode_table(frame: pl.DataFrame, suffix: str) -> bytes:
     return file.getvalue()
 
 
-def _read_by(models: Schema, own: Schema | None) -> Schema:
+def _read_by(models: Schema, local: Schema | None) -> Schema:
     """The model's schema with a site's own sentinels."""
-    if own is None:
+    if local is None:
         return models
-    if differing := own.differences(models):
+    if differing := local.differences(models):
         raise ConfigurationError(
             f"the schema differs from the model's in {', '.join(map(repr, differing))}; the model predicts for records "
             "that mean the same"
         )
-    attributes = {attribute.name: attribute for attribute in own.attributes}
-    return msgspec.structs.replace(models, attributes=tuple(attributes[each.name] for each in models.attributes))
+    attributes = {attribute.name: attribute for attribute in local.attributes}
+    return msgspec.structs.replace(
+        models, attributes=tuple(attributes[attribute.name] for attribute in models.attributes)
+    )
 
 
 def _require(names: Sequence[str], table: pl.DataFrame, schema: Schema, role: str) -> None:
