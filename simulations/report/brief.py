@@ -41,10 +41,10 @@ def _split(sentences: list[str]) -> tuple[str, list[str]]:
 def headline(report: RunReport) -> str:
     """The run in one line."""
     view = View.of(report)
-    return "; ".join(filter(None, (_result(view), joining_title(view.learner))))
+    return "; ".join(filter(None, (result_line(view), joining_title(view.learner))))
 
 
-def _result(view: View) -> str:
+def result_line(view: View) -> str:
     """How good the model is, in one line."""
     report = view.report
     noun = view.noun
@@ -64,6 +64,17 @@ def _result(view: View) -> str:
     if report.measure == "R²":
         return f"The model explains {hundred(value.value)} % of the differences{_of_label(report)}"
     return f"The model is right for {hundred(value.value)} of 100 {noun.plural}"
+
+
+def short_score(view: View) -> str:
+    """The score alone, with its interval."""
+    area, value = view.area(view.pooled), view.value(view.pooled)
+    if value is None:
+        return "nothing was learned"
+    if view.report.measure == "R²":
+        ends = value.ends(-1.0, 1.0)
+        return f"{hundred(value.value)} %{'' if ends is None else f' ({outward(*ends)})'}"
+    return of_hundred(area) if area is not None else of_hundred(value)
 
 
 def _of_label(report: RunReport) -> str:
@@ -258,16 +269,25 @@ def _checked(view: View) -> Iterator[str]:
     yield f"{start}: outside a simulation one would know {knowledge}."
 
 
+def most_spent(report: RunReport) -> Fraction:
+    """The most epsilon that all learners together spent at one hospital."""
+    spent = [curator.spent for curator in report.curators]
+    return max([*spent, *(exact(learner.epsilon_spent) for learner in report.learners)])
+
+
+def is_protected(report: RunReport) -> bool:
+    """Whether what was spent bounds anything."""
+    return not report.seeded_noise and not any(NO_GUARANTEE in note for note in report.notes)
+
+
 def _privacy(view: View) -> Iterator[str]:
     """What one patient gave away."""
-    report, noun = view.report, noun_of(view.report)
-    spent = max((curator.spent for curator in report.curators), default=Fraction(0))
-    spent = max([spent, *(exact(learner.epsilon_spent) for learner in report.learners)])
+    report, noun, spent = view.report, noun_of(view.report), most_spent(view.report)
     if report.seeded_noise:
         yield "Nothing is protected: the noise of this run can be repeated, and whoever repeats it can take it away."
         yield "That is meant for tests on public records only."
         return
-    if any(NO_GUARANTEE in note for note in report.notes):
+    if not is_protected(report):
         yield "That cannot be said: a learner’s method is not as private as its cost says; see the notes."
         return
     if not spent:

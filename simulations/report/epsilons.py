@@ -2,18 +2,37 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from expril.report.chart import Figure, Key, Series, line_chart, log_axis
-from expril.report.document import PAGE, Block, Charts, Code, Document, Medium, Note, Notes, Section, Text
+from expril.report.document import (
+    PAGE,
+    PAPER,
+    Answer,
+    Block,
+    Brief,
+    Charts,
+    Code,
+    Document,
+    Medium,
+    Note,
+    Notes,
+    Section,
+    Text,
+)
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Table
+from learner_node.result.phrases import QUESTIONS, series, sure
 from protocol.rationals import parse_rational
+from simulations.report.brief import is_protected, most_spent, result_line, run_brief, short_score
 from simulations.report.document import SEEDED
 from simulations.report.model import Headline, MeasureName, RunReport, Score
 from simulations.report.scores import Row, place_of, score_columns, score_rows, yardsticks
-from simulations.report.words import WORDS, digits, fold_notes, ranks, spent_parts
+from simulations.report.view import View, noun_of
+from simulations.report.words import WORDS, fold_notes, ranks, spent_parts
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_STARTS = ("The ", "It ", "No ", "Of ", "Worse ", "At ", "Joining ", "Whether ", "Nothing ", "There ", "One ")
 _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 
 
@@ -36,23 +55,24 @@ def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
     bands = "Bands: ± 1 standard error over the repeats of each run."
     if first.repeats == 1:
         bands = "One repeat each, so there are no standard errors over repeats."
-    charts = Charts(
-        figures(runs),
-        keys,
-        columns=2,
-        note=f"Pooled over all curators. {bands} Every epsilon is a run of its own: other keys, other ledgers, other "
-        "noise, the same records at the same sites.",
+    drawn = figures(runs)
+    note = (
+        f"Pooled over all curators. {bands} Every epsilon is a run of its own: other keys, other ledgers, other noise, "
+        "the same records at the same sites."
     )
+    leading = Charts(drawn[:1], keys if len(keys) > 1 else (), columns=1, name=drawn[0].name)
+    charts: Charts | None = Charts(drawn[1:], keys, columns=2, name=drawn[1].name) if drawn[1:] else None
+    repeats = f"{count(first.repeats, 'repeat')} at each of {count(len(runs), 'epsilon')}, split alike."
     again: list[Block] = [Text(f"ExPriL {first.version}", "fine"), *(Code(run.report.command) for run in runs)]
     folders = Text("Each run's folder has a page of its own, and is verified by itself.", "fine")
     return Document(
         kind="ExPriL simulations",
         subject=first.title,
         headline=headline(runs),
-        summary=summary(runs),
         sections=[
+            Section("", [_brief(runs, leading)], PAPER),
             Section("", [Notes(raised) if raised else None], PAGE),
-            Section("Result against epsilon", [charts], PAGE),
+            Section("Result against epsilon", [charts, Text(note, "fine"), Text(repeats, "fine")], PAGE),
             Section("All epsilons", [_results(runs), folders], _BOTH),
             Section("Run it again", again, PAGE),
             Section("", [Notes(every) if every else None], frozenset({"terminal"})),
@@ -65,17 +85,59 @@ def epsilon_document(runs: Sequence[EpsilonRun]) -> Document:
 
 def headline(runs: Sequence[EpsilonRun]) -> str:
     """The best learner's score at the smallest and at the largest epsilon, in one line."""
-    lead = _lead(runs)
-    ends = []
-    for run in (runs[0], runs[-1]):
-        values = [learner.pooled.headline(lead).value for learner in run.report.learners]
-        best = max((value for value in values if value is not None), default=None)
-        ends.append(f"{'nothing' if best is None else digits(best)} at epsilon {run.epsilon}")
-    return f"Pooled {WORDS[lead].score} {', '.join(dict.fromkeys(ends))}"
+    first, last = (_lowered(result_line(View.of(run.report))) for run in (runs[0], runs[-1]))
+    line = f"At epsilon {runs[0].epsilon} {first}"
+    return line if len(runs) == 1 else f"{line}; at {runs[-1].epsilon} {last.replace('the model', 'it', 1)}"
+
+
+def _brief(runs: Sequence[EpsilonRun], figure: Charts) -> Brief:
+    """The five answers over all epsilons: first those of the largest, then what differs."""
+    answers = {run.epsilon: run_brief(run.report).answers for run in runs}
+    what, worth, _, privacy, _ = answers[runs[-1].epsilon]
+    epsilons = series([run.epsilon for run in runs])
+    ends = list(dict.fromkeys((runs[0].epsilon, runs[-1].epsilon)))
+    again = f"It was asked anew with a privacy loss (epsilon) of {epsilons}: the smaller, the more private."
+
+    def by_epsilon(number: int, chosen: Sequence[str]) -> list[str]:
+        return [f"At {epsilon}: {_lowered(answers[epsilon][number].answer)}" for epsilon in chosen]
+
+    first, *_ = by_epsilon(1, [runs[0].epsilon])
+    more = [f"At {run.epsilon}: {short_score(View.of(run.report))}." for run in runs[1:]]
+    wrong, *later = by_epsilon(2, ends)
+    joining, *joined = by_epsilon(4, [run.epsilon for run in runs])
+    apart = "What it cost and what is left is said on each run’s own page."
+    return Brief(
+        [
+            replace(what, more=[again, *what.more]),
+            replace(worth, answer=first, more=[*more, *summary(runs)]),
+            Answer(QUESTIONS[2], wrong, later),
+            replace(privacy, **_certainties(runs, privacy)),
+            Answer(QUESTIONS[4], joining, [*joined, apart]),
+        ],
+        [figure],
+    )
+
+
+def _lowered(sentence: str) -> str:
+    """A sentence after a colon; a name or a quotation keeps its capital."""
+    return sentence[0].lower() + sentence[1:] if sentence.startswith(_STARTS) else sentence
+
+
+def _certainties(runs: Sequence[EpsilonRun], privacy: Answer) -> dict[str, Any]:
+    """How sure anybody can be at each epsilon, in place of the largest's; nothing if that protects nothing."""
+    if not all(is_protected(run.report) and most_spent(run.report) for run in runs):
+        return {}
+    noun = noun_of(runs[-1].report)
+    bounds = series([f"{sure(most_spent(run.report))} sure with {run.epsilon}" for run in runs])
+    who = f"a certain {noun.person_or_record} is among a hospital’s {noun.plural}"
+    answer = f"Whoever thought it 50 % likely that {who} can then be at most {bounds}, whatever else they know."
+    others = series([f"{sure(2 * most_spent(run.report))} sure with {run.epsilon}" for run in runs])
+    more = f"Who knows that it is there, and guesses anything else about it with 50 %, can be at most {others}."
+    return {"answer": answer, "more": [more, noun.protected, *privacy.more[3:]]}
 
 
 def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
-    """Sentences under the headline, on the smallest useful epsilon."""
+    """Sentences on the smallest useful epsilon."""
     report = runs[-1].report
     words = WORDS[report.measure]
     claims: list[tuple[str, Callable[[Score], bool]]] = [(f"its {words.score} beats {words.constant_named}", _beats)]
@@ -86,7 +148,7 @@ def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:
         least = _least(runs, holds)
         where = "At no epsilon is it shown that" if least is None else f"From epsilon {least} on,"
         sentences.append(f"{where} {claim} by two standard errors.")
-    return (*sentences, f"{count(report.repeats, 'repeat')} at each of {count(len(runs), 'epsilon')}, split alike.")
+    return tuple(sentences)
 
 
 def figures(runs: Sequence[EpsilonRun]) -> list[Figure]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from expril.report.document import PAPER, Answer, Brief, Document, Section, Text
+from expril.report.document import PAPER, Answer, Brief, Charts, Document, Section, Text
 from expril.report.files import as_markdown
 from expril.report.page import as_page
 from expril.report.table import Table, text_table
@@ -21,6 +21,7 @@ from page_outline import Outline
 from simulations.report.brief import headline, run_brief
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport
 from simulations.report.document import run_document
+from simulations.report.epsilons import EpsilonRun, epsilon_document
 from simulations.report.hospitals import MOST
 from simulations.report.intervals import Estimate, Sample, difference_error, student, with_common_scale
 from simulations.report.model import (
@@ -637,6 +638,34 @@ def test_chance_alone_seldom_names_a_hospital(repeats):
         named += not answers(shown)[WRONG].startswith("No hospital stands out")
     # 5 % are allowed; of 80 runs, 10 are three standard errors above them.
     assert named <= 10
+
+
+def at_epsilons(**fields):
+    """The answers of runs at 0.1 and 3, which differ in what was spent and reached."""
+    runs = []
+    for epsilon, auc in (("0.1", 0.66), ("3", 0.77)):
+        spent = tuple(curator(name, ("ada", epsilon)) for name in NAMES)
+        account = learner(epsilon_claimed=epsilon, epsilon_spent=epsilon, pooled=two_classes(auc=auc))
+        runs.append(EpsilonRun(epsilon, f"epsilon-{epsilon}", report(account, curators=spent, **fields)))
+    document = epsilon_document(runs)
+    (brief,) = (block for section in document.sections for block in section.present if isinstance(block, Brief))
+    assert any(isinstance(block, Charts) for block in brief.beside)
+    return [answer.sentences for answer in brief.answers]
+
+
+def test_runs_at_several_epsilons_are_answered_side_by_side():
+    asked, good, wrong, away, cost = at_epsilons()
+    assert "It was asked anew with a privacy loss (epsilon) of 0.1 and 3: the smaller, the more private." in asked
+    assert good.startswith("At 0.1: of two patients, one “died”")
+    assert " in 66 of 100 such pairs (" in good
+    assert "At 3: 77 of 100 (" in good
+    assert "At 0.1: no hospital stands out" in wrong
+    assert "At 3: no hospital stands out" in wrong
+    assert "at most 52 % sure with 0.1 and 95 % sure with 3, whatever else they know." in away
+    assert "at most 55 % sure with 0.1 and 99.75 % sure with 3." in away
+    assert "It covers all records of one patient." in away
+    assert cost.startswith("At 0.1: whether joining pays was not computed in this run.")
+    assert at_epsilons(seeded_noise=True)[AWAY].startswith("Nothing is protected")
 
 
 def test_names_in_a_sentence():
