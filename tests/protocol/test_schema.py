@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator_node.records.schema_file import read_schema_file
+from curator_node.records.schema_file import SchemaFile, read_schema_file
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.record_frames import encode_and_count_moved, encode_frame, encode_label_column
@@ -386,6 +386,39 @@ def test_a_schema_is_read_as_it_was_written(attributes, units):
         label_units=units,
     )
     assert schema.differences(described) == []
+
+
+@given(
+    st.lists(NUMERIC | DATED, min_size=1, max_size=4, unique_by=lambda attribute: attribute.name),
+    UNITS,
+    st.none() | st.lists(WORDS, min_size=1, max_size=3, unique=True).map(tuple),
+)
+@settings(deadline=None)
+def test_a_schema_file_is_read_as_it_was_written(attributes, units, codes):
+    level = CategoricalAttribute("c", ("f", "m"), missing=codes or msgspec.UNSET)
+    file = SchemaFile("y", (*attributes, level), label_bounds=(0.0, 1.0), label_units=units)
+    fields = {name: field for name, field in msgspec.to_builtins(file).items() if field is not None}
+    assert read_schema_file(msgspec.toml.encode(fields).decode()) == file
+
+
+BAD = st.sampled_from([CANARY, "1. 2. 2015", "2015-13-01", "1e", "--1", "12:30", "2015-02-29 10:00"])
+
+
+@given(st.lists(BAD | st.just("good"), min_size=1, max_size=8), st.booleans())
+@settings(deadline=None)
+def test_the_first_wrong_row_is_named_and_nothing_is_changed(cells, dates):
+    good = "2015-02-28" if dates else "7.5"
+    column = pl.Series("x", [good if cell == "good" else cell for cell in cells])
+    frame = pl.DataFrame({"x": column})
+    attribute = NumericAttribute("x", 0, 99, missing=("none",), days_since=DAY if dates else msgspec.UNSET)
+    wrong = [row for row, cell in enumerate(cells, start=1) if cell != "good"]
+    if wrong:
+        told = complaint(encode_frame, frame, schema_of(attribute))
+        assert f"in row {wrong[0]}, header not counted" in told
+        assert not any(cell in told for cell in cells if cell != "good")
+    else:
+        assert len(encode_frame(frame, schema_of(attribute))) == len(cells)
+    assert frame["x"].to_list() == column.to_list()
 
 
 def test_units_and_the_first_day_are_meaning_and_sentinels_are_not():
