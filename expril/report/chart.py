@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Literal
 
 from expril.report.labels import LEAST_STRIP, LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
 from expril.report.numbers import axis_texts, plain_number
@@ -251,9 +252,9 @@ class Line:
     hollow: bool  # whether its marks are hollow and its line dashed
     title: str
     marks: tuple[Mark, ...]  # from left to right
-    line: str  # path through the marks in the 100 x 100 box; "" for a single mark
+    line: str  # path through the marks in the 100 x 100 box; "" for a single mark, or for a band alone
     band: str  # path around the errors, in the same box; "" if none are shown
-    bar: tuple[float, float] | None  # ends of the error of a single mark; None if it has none or none is shown
+    bars: tuple[tuple[str, float, float], ...] = ()  # errors as upright lines: CSS percentage, and the two ends
 
     @property
     def is_single(self) -> bool:
@@ -309,20 +310,26 @@ class Stage:
         top, height = self.box
         return "M" + "L".join(f"{x:.2f} {100 * (self.y(value) - top) / height:.2f}" for x, value in places)
 
-    def line(self, index: int, hollow: bool, title: str, places: Sequence[Place], *, errors: bool = True) -> Line:
-        """A line through places, from left to right, with a band of their errors; a single place has a bar."""
+    def line(
+        self, index: int, hollow: bool, title: str, places: Sequence[Place], *, errors: bool = True, bars: bool = False
+    ) -> Line:
+        """A line through places, from left to right, with a band of their errors; `bars`, or a single one, has bars."""
         is_single = len(places) == 1
+        upright = bars or is_single
         lower = [(place.x, place.error[0]) for place in places]
         upper = [(place.x, place.error[1]) for place in places]
-        low, high = places[0].error
         return Line(
             index=index,
             hollow=hollow,
             title=title,
             marks=tuple(Mark(percent(place.x), self.y(place.value), place.text) for place in places),
             line="" if is_single else self.path((place.x, place.value) for place in places),
-            band="" if is_single or not errors else self.path([*upper, *reversed(lower)]) + "Z",
-            bar=(self.y(low), self.y(high)) if is_single and errors and high > low else None,
+            band="" if upright or not errors else self.path([*upper, *reversed(lower)]) + "Z",
+            bars=tuple(
+                (percent(place.x), self.y(place.error[0]), self.y(place.error[1]))
+                for place in places
+                if upright and errors and place.error[1] > place.error[0]
+            ),
         )
 
 
@@ -390,11 +397,15 @@ class Series:
     errors: bool = True
     pinched: bool = False  # draw the band even so
     marks: Sequence[Place] | None = None  # places to mark in place of the line's own
+    # "bars" shows errors as upright lines at all places, "band" nothing but the band
+    form: Literal["line", "bars", "band"] = "line"
 
     @property
     def banded(self) -> bool:
         """Whether the line shows errors."""
-        return self.errors and (self.pinched or all(place.error[0] < place.error[1] for place in self.places))
+        return self.errors and (
+            self.pinched or self.form != "line" or all(place.error[0] < place.error[1] for place in self.places)
+        )
 
 
 @dataclass(frozen=True)
@@ -442,7 +453,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         text: the chart in words; "" joins the words of all places.
         zero: label of the level that is drawn stronger.
         second: name and labels of a second row below the ticks.
-        diagonal: whether to draw the line of equal values on both axes.
+        diagonal: whether to draw the line of equal values, as far as both axes have them.
     """
     drawn_series = [entry for entry in series if entry.places]
     if stage is None:
@@ -457,27 +468,34 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
     lines = []
     for entry in drawn_series:
         places = [replace(place, x=axis.place(place.x)) for place in entry.places]
-        line = stage.line(entry.key.index, entry.key.hollow, entry.key.name, places, errors=entry.banded)
+        key, bars = entry.key, entry.form == "bars"
+        line = stage.line(key.index, key.hollow, key.name, places, errors=entry.banded, bars=bars)
         marks = [mark for n, mark in enumerate(line.marks, 1) if n in (1, len(places)) or n % entry.every == 0]
         if entry.marks is not None:
             marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in entry.marks]
-        lines.append(replace(line, marks=tuple(marks)))
+        is_band = entry.form == "band"
+        lines.append(replace(line, line="" if is_band else line.line, marks=() if is_band else tuple(marks)))
     lengths = {len(entry.places) for entry in drawn_series}
     level_lines = all(len({place.value for place in entry.places}) == 1 for entry in drawn_series)
-    ends = [(axis.low, stage.axis.low), (axis.high, stage.axis.high)]
+    low, high = max(axis.low, stage.axis.low), min(axis.high, stage.axis.high)
     return Figure(
         stage,
         name,
         axis.ticks,
         tuple(lines),
-        text
-        or " ".join(f"{entry.key.name}: {'; '.join(place.text for place in entry.places)}." for entry in drawn_series),
+        text or " ".join(filter(None, map(_in_words, drawn_series))),
         below=18 * (bool(across) + bool(second[1])),
         rules=tuple(Rule(level.style, stage.y(level.value), level.text, level.named) for level in levels),
-        diagonal=stage.path((axis.place(x), y) for x, y in ends) if diagonal else "",
+        diagonal=stage.path((axis.place(end), end) for end in (low, high)) if diagonal and low < high else "",
         unit=unit,
         across=across,
         zero=zero,
         second=second,
         flat=level_lines and max(lengths, default=0) == _TWO,
     )
+
+
+def _in_words(series: Series) -> str:
+    """The words of a line's marks; "" if they have none."""
+    texts = [place.text for place in (series.places if series.marks is None else series.marks) if place.text]
+    return f"{series.key.name}: {'; '.join(texts)}." if texts else ""

@@ -78,7 +78,9 @@ class Charts:
     def drawn_rules(self) -> list[tuple[str, str]]:
         """The legend's levels without those that no chart draws."""
         styles = {rule.style for figure in self.drawn_figures for rule in figure.rules}
-        return [(style, words) for style, words in self.rules if not style or style in styles]
+        styles |= {"band" for figure in self.drawn_figures for line in figure.lines if line.band}
+        styles |= {"diagonal" for figure in self.drawn_figures if figure.diagonal}
+        return [(style, words) for style, words in self.rules if not style or {style, style.partition(" ")[0]} & styles]
 
     @property
     def least_width(self) -> int:
