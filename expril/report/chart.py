@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Literal
 
-from expril.report.labels import LEAST_STRIP, LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
+from expril.report.labels import LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
 from expril.report.numbers import axis_texts, plain_number
 
 COLOURS = 6
@@ -26,10 +26,9 @@ SHAPES = (
 )
 """Circle, square, diamond and triangle about the origin, in pixels."""
 
-_MOST_TICKS = 6
+_LEAST_TICKS, _MOST_TICKS = 4, 6
 _LEAST_GAP = 7.0
 """Least distance of two labels below an axis of whole numbers, in percent of the width."""
-_TWO = 2
 _PLAIN = (1e-4, 1e9)
 """Least and greatest value that a logarithmic axis writes in full."""
 _LINE = 14
@@ -80,10 +79,9 @@ class Axis:
     right: float = 97.5
     log: bool = False
 
-    @property
-    def labels(self) -> list[Words]:
-        """The ticks' labels for the heading of a column of strips, those that fit."""
-        return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], LEAST_STRIP)
+    def labels(self, width: int) -> list[Words]:
+        """The ticks' labels for the heading of a column of strips, those that fit into so many pixels."""
+        return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], width)
 
     def stacked(self, labels: Sequence[tuple[float, str]]) -> list[Words]:
         """Words at values, below one another where they do not fit beside each other."""
@@ -136,6 +134,19 @@ def make_axis(low: float, high: float, steps: Iterable[float] = (), *, left: flo
     values = [n * step for n in range(first, last + 1)]
     ticks = tuple(Tick(text, bare.at(value), value) for text, value in zip(axis_texts(values), values, strict=True))
     return Axis(bare.low, bare.high, ticks, left, right)
+
+
+def tight_axis(low: float, high: float, *, left: float = 2.5, right: float = 97.5) -> Axis:
+    """Return an axis from one value to the other, with ticks at the round numbers between them, at least two."""
+    bare = Axis(low, high if high > low else low + (abs(low) or 1.0), (), left, right)
+    span = bare.high - bare.low
+    for step in reversed(list(_round_steps(span / 10))):
+        first, last = math.ceil(bare.low / step - 1e-9), math.floor(bare.high / step + 1e-9)
+        if last - first >= _LEAST_TICKS - 1:
+            break
+    values = [n * step for n in range(first, last + 1)]
+    ticks = (Tick(text, bare.at(value), value) for text, value in zip(axis_texts(values), values, strict=True))
+    return replace(bare, ticks=tuple(ticks))
 
 
 def _round_steps(span: float) -> Iterator[float]:
@@ -349,7 +360,7 @@ class Figure:
     across: str = ""  # words below the horizontal axis
     zero: str = ""  # label of the level that is drawn stronger; "" for none
     second: tuple[str, tuple[Tick, ...]] = ("", ())  # name and labels of a second row below the ticks
-    flat: bool = False  # whether its lines have at most two points each, of equal value: a page leaves it out
+    flat: bool = False  # whether no line rises or falls, and one has several points: a page leaves it out
 
     @property
     def height(self) -> int:
@@ -475,8 +486,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
             marks = [Mark(axis.at(place.x), stage.y(place.value), place.text) for place in entry.marks]
         is_band = entry.form == "band"
         lines.append(replace(line, line="" if is_band else line.line, marks=() if is_band else tuple(marks)))
-    lengths = {len(entry.places) for entry in drawn_series}
-    level_lines = all(len({place.value for place in entry.places}) == 1 for entry in drawn_series)
+    level_lines = all(len({(place.value, *place.error) for place in entry.places}) == 1 for entry in drawn_series)
     low, high = max(axis.low, stage.axis.low), min(axis.high, stage.axis.high)
     return Figure(
         stage,
@@ -491,7 +501,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         across=across,
         zero=zero,
         second=second,
-        flat=level_lines and max(lengths, default=0) == _TWO,
+        flat=level_lines and any(len(entry.places) > 1 for entry in drawn_series),
     )
 
 

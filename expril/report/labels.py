@@ -102,9 +102,9 @@ def turned_in(words: Words, width: float) -> Words:
 
 
 def spaced(labels: Sequence[Words], width: float, obstacles: Iterable[Box] = ()) -> list[Words]:
-    """The labels on one line that fit: all, or each second, third and so on from the last, or those that have room.
+    """The labels on one line that fit: all, or each second, third and so on, or those that have room.
 
-    Evenly spaced labels stay so. Labels that meet an obstacle are left out.
+    Evenly spaced labels stay so, and keep zero, or else the last. Labels that meet an obstacle are left out.
     """
     barred = list(obstacles)
     fitting = [cut(label, width / 2) for label in labels]
@@ -112,8 +112,9 @@ def spaced(labels: Sequence[Words], width: float, obstacles: Iterable[Box] = ())
     places = [label.x for label in free]
     steps = [after - before for before, after in pairwise(places)]
     if steps and max(steps) - min(steps) < _EVEN * max(steps):
+        anchor = next((n for n, label in enumerate(free) if not label.text.strip("0.")), len(free) - 1)
         for every in range(1, len(free)):
-            chosen = [turned_in(label, width) for label in free[::-1][::every][::-1]]
+            chosen = [turned_in(label, width) for label in free[anchor % every :: every]]
             if _apart(chosen, width):
                 return chosen
     chosen_labels: list[Words] = []

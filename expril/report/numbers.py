@@ -75,9 +75,10 @@ def plain_number(value: float, digits: int = 3) -> str:
 
 
 def _trimmed(value: float, digits: int) -> str:
-    """A number with thousands apart and at most so many decimals, without zeros at its end."""
+    """A number with thousands apart and so many decimals; without zeros at its end if these do not come of rounding."""
     text = f"{value:z,.{digits}f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+    exact = "." in text and math.isclose(float(text.replace(",", "")), value, rel_tol=1e-12)
+    return (text.rstrip("0").rstrip(".") if exact else text).replace("-", "−")
 
 
 def axis_texts(values: Sequence[float]) -> list[str]:

@@ -8,6 +8,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from expril.report.chart import Axis, Key, Strip
+from expril.report.labels import LEAST_STRIP, LEAST_WIDTH
 
 Item = TypeVar("Item")
 Tone = Literal["", "within", "above", "below", "apart", "best", "good", "bad", "warn"]
@@ -37,6 +38,7 @@ class Cell:
     tone: Tone = ""  # on a page, a colour and a mark before the text
     title: str = ""  # the meaning of the tone, for a screen reader
     under: str = ""  # on a page, a second line
+    shade: int = 0  # on a page, how dark it is, from 0 to 9
     key: Key | None = None  # on a page, a colour and shape before the text
 
     @property
@@ -155,6 +157,11 @@ class Table(Generic[Item]):
     def visible(self) -> list[Column[Item]]:
         """The columns of text that a terminal shows: `written`, without those that tell nothing."""
         return [column for column in self.filled if not (column.drawn or column.page)]
+
+    @property
+    def strip_width(self) -> int:
+        """Pixels that a page gives a column of strips at least; in "rows" they have the width of a telephone."""
+        return LEAST_WIDTH if "rows" in self.style.split() else LEAST_STRIP
 
     def without(self, heading: str) -> Self:
         """The table without one column."""

@@ -18,7 +18,7 @@ from lab.cells import INFINITE, by_seed, grouped
 from lab.holdout.blog import TOLERANCE, blog_cost, questions
 from lab.holdout.draws import BLOG, SETTINGS, VARIABLES
 from lab.holdout.runs import LARGE, NAIVE, PROCEDURES, SOURCE, THRESHOLDOUT, Run
-from learner_node.scores.clinical import wilson
+from learner_node.scores.values import wilson
 
 Verdict = Literal["holds", "possible", "not seen", "open"]
 HOLDS: Verdict = "holds"

@@ -72,9 +72,6 @@ class ClinicalScores:
         return float(auc_error(self.auc, self.positives, self.records - self.positives))
 
 
-_NORMAL = 1.959964
-
-
 def positive_of(y: ArrayLike, classes: NDArray[np.generic], records: int) -> NDArray[np.bool_]:
     """Whether each record is of the second of two classes, bool (n,).
 
@@ -168,15 +165,6 @@ def _share(part: int, rest: int) -> float | None:
 def binomial_error(share: float, records: int) -> float:
     """Standard error of a share of so many records."""
     return float(np.sqrt(share * (1 - share) / records))
-
-
-def wilson(share: float, records: float) -> tuple[float, float]:
-    """Ends of the 95 % interval of a share of records (Wilson 1927); `records`, greater than 0, may be a mean."""
-    weight = _NORMAL**2 / records
-    middle = (share + weight / 2) / (1 + weight)
-    half = _NORMAL / (1 + weight) * float(np.sqrt(share * (1 - share) / records + weight / (4 * records)))
-    # Rounding does not put an end beyond the share.
-    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
 
 
 def calibration(ones: NDArray[np.bool_], risk: Floats, bins: int = BINS) -> CalibrationCurve:

@@ -1,5 +1,6 @@
-"""Scores, shares and errors whose types state bounds that are checked at construction."""
+"""Scores, shares and errors whose types state bounds that are checked at construction, and a share's interval."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -9,6 +10,8 @@ import msgspec
 
 LEAST_SCORE = -1e6
 """Lower bound at which reports clip R^2."""
+NORMAL = 1.959964
+"""Half-width of a 95 % interval in standard errors."""
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 ScoreValue = Annotated[float, msgspec.Meta(ge=LEAST_SCORE, le=1)]
 ErrorValue = Annotated[float, msgspec.Meta(ge=0, le=-LEAST_SCORE)]
@@ -95,3 +98,12 @@ class ThresholdScore(Checked, frozen=True, kw_only=True):
     specificity_se: ErrorValue | None = None
     ppv_se: ErrorValue | None = None
     npv_se: ErrorValue | None = None
+
+
+def wilson(share: float, records: float) -> tuple[float, float]:
+    """Ends of the 95 % interval of a share of records (Wilson 1927); `records`, greater than 0, may be a mean."""
+    weight = NORMAL**2 / records
+    middle = (share + weight / 2) / (1 + weight)
+    half = NORMAL / (1 + weight) * math.sqrt(share * (1 - share) / records + weight / (4 * records))
+    # Rounding does not put an end beyond the share.
+    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))

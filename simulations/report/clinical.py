@@ -1,22 +1,20 @@
 """Sections of a run's document on a model's ranking, calibration, thresholds, parts and validation."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from expril.report.chart import Figure, Key, Level, Place, Series, Stage, Strip, line_chart, make_axis
-from expril.report.document import PAGE, Block, Charts, Grid, Heading, Medium, Section, Text
-from expril.report.numbers import count, decimal, signed
+from expril.report.chart import Figure, Key, Level, Place, Series, Stage, line_chart, make_axis
+from expril.report.document import PAGE, Block, Charts, Heading, Medium, Section, Text
+from expril.report.numbers import decimal
 from expril.report.table import Cell, Column, Group, Table, attributes
+from learner_node.result.shapes import Shape, shape_blocks
 from learner_node.scores.values import ThresholdScore
 from protocol.rationals import written
 from simulations.report.model import (
     GRID,
-    ClassRecall,
     JudgedInterval,
     LearnerReport,
-    PartBin,
     Recalibrated,
     RecordCounts,
     RunReport,
@@ -28,10 +26,6 @@ from simulations.report.scores import STEPS, bold, ends
 from simulations.report.words import FEW, digits, interval, percent, rarity
 
 BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
-FEW_PARTS = 12
-"""Most attributes that are drawn, the strongest first; the others are only named."""
-_PART_STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-_LEAST_SPAN = 0.2
 _HEIGHT = 380
 WORDS_OF_THRESHOLDS = (
     "Sensitivity: share of “{0}” that is flagged. Specificity: share of the others that is not. PPV: share of “{0}” "
@@ -200,11 +194,7 @@ def _thresholds(report: RunReport) -> Table[Entry]:
 
 
 def class_sections(report: RunReport) -> Iterator[Section]:
-    """Each class's recall and share, and the numbers of records."""
-    yield Section("Mean absolute error", [_errors(report)], frozenset({"terminal"}))
-    recalls = _recalls(report)
-    recall_lead = Text("Of the records of a class, the share that is called so.")
-    yield Section("Recall by class", [recall_lead, recalls] if recalls else [], BOTH)
+    """Each class's share, and the numbers of records."""
     shares = share_table(report)
     share_lead = Text(
         f"The share of a class among {private_records(report)}. It is told by the totals of the noisy answers, with a "
@@ -219,48 +209,6 @@ def private_records(report: RunReport) -> str:
     """The phrase for the records that shares refer to: if units have several, only some count."""
     bounded = any(curator.private_unit != "record" for curator in report.curators)
     return "the private records that count" if bounded else "the private records"
-
-
-def _errors(report: RunReport) -> Table[LearnerReport] | None:
-    """Each learner's mean absolute error over all sites; None if the label has classes."""
-    if report.measure != "R²":
-        return None
-
-    def expected(learner: LearnerReport) -> str:
-        score = learner.pooled.expected
-        return digits(None) if score is None else interval(score.absolute, score.absolute_low, score.absolute_high)
-
-    columns: list[Column[LearnerReport]] = [
-        Column("learner", lambda learner: learner.learner, names=True),
-        Column("error", lambda learner: digits(learner.pooled.absolute), number=True),
-        Column("expected", expected, number=True),
-        Column("regression", lambda learner: digits(learner.pooled.absolute_regression), number=True),
-    ]
-    note = "on the test records of all sites, by the harness; expected: by the learner, with a 95 % interval"
-    if any(expected(learner) == digits(None) for learner in report.learners):
-        note += f"\n{digits(None)}: did not ask for its errors; of few records the answer would tell little"
-    return replace(Table.of("mean absolute error, in units of the label", columns, report.learners), note=note)
-
-
-def _recalls(report: RunReport) -> Table[Entry]:
-    """Recall of each of several classes over all sites."""
-
-    def expected(recall: ClassRecall) -> str:
-        return interval(recall.expected, recall.low, recall.high)
-
-    columns = [
-        LEARNER,
-        Column[Entry]("class", lambda entry: entry.item.name, names=True),
-        _number("recall", lambda recall: digits(recall.recall)),
-        _number("expected", expected),
-        _number("regression", lambda recall: digits(recall.regression)),
-    ]
-    groups = _grouped((learner.learner, learner.pooled.recalls) for learner in report.learners)
-    note = (
-        "Recall, regression (on all records, without privacy): on the test records of all sites, by the harness.\n"
-        "Expected: by the learner, from the noisy answers alone, with a 95 % interval."
-    )
-    return Table("recall: of the records of a class, the share that is called so", columns, groups, note=note, most=FEW)
 
 
 def share_table(report: RunReport) -> Table[Entry]:
@@ -330,46 +278,29 @@ def record_table(report: RunReport, sites: Sequence[RecordCounts], total: Record
 
 
 def part_sections(report: RunReport) -> Iterator[Section]:
-    """The terms of additive models, with a row per bin."""
+    """The terms of additive models, each drawn."""
     blocks: list[Block] = []
     for index, learner in enumerate(report.learners):
-        if not any(part.bins for part in learner.parts):
-            continue
-        strongest, weaker = learner.parts[:FEW_PARTS], learner.parts[FEW_PARTS:]
-        bands = [end for part in strongest for bin_ in part.bins for end in (bin_.lower, bin_.upper)]
-        axis = make_axis(min(*bands, -_LEAST_SPAN), max(*bands, _LEAST_SPAN), _PART_STEPS)
-
-        def strip(bin_: PartBin, index: int = index, axis: Any = axis) -> Strip:
-            odds = f"{signed(bin_.log_odds, 2)} ({signed(bin_.lower, 2)} to {signed(bin_.upper, 2)})"
-            text = f"log-odds {odds}, odds times {math.exp(bin_.log_odds):.2f}"
-            return Strip(
-                axis, [(index, bin_.log_odds, (bin_.lower, bin_.upper), text)], marks=[(0.0, "zero")], text=text
-            )
-
-        columns: list[Column[PartBin]] = [
-            Column("bin", lambda bin_: bin_.label, names=True),
-            Column(
-                "records", lambda bin_: f"{100 * bin_.share:.0f} %" if bin_.share >= 0.005 else "< 1 %", number=True
-            ),
-            Column("log-odds, plotted", strip, drawn=True, axis=axis),
-            Column("log-odds", lambda bin_: signed(bin_.log_odds, 2), number=True),
-        ]
-        if len(report.learners) > 1:
+        shapes = shapes_of(learner)
+        if shapes and len(report.learners) > 1:
             blocks.append(Heading(learner.learner, Key(index, False, learner.learner)))
-        blocks.append(
-            Grid(
-                [(Heading(part.attribute), Table.of(part.attribute, columns, part.bins, "panel")) for part in strongest]
-            )
-        )
-        if weaker:
-            names = ", ".join(part.attribute for part in weaker)
-            blocks.append(Text(f"{count(len(weaker), 'weaker attribute')} not drawn: {names}.", "fine"))
+        blocks += shape_blocks(shapes, index, learner.learner) if shapes else []
     lead = Text(
         "The log-odds of the positive class are an intercept and, for each attribute, the value of the record’s bin; "
-        "+0.69 doubles the odds. Dots are estimates of the first repeat, less their mean over the records; bars hold "
-        "the truth with a probability of 95 % where the attributes’ contributions really add up."
+        "+0.69 doubles the odds. Steps and points are estimates of the first repeat, less their mean over the records; "
+        "bands and bars hold the truth with a probability of 95 % where the attributes’ contributions really add up. "
+        "The first and the last step go on beyond the drawing."
     )
     yield Section("What the model adds up", [lead, *blocks] if blocks else [], PAGE)
+
+
+def shapes_of(learner: LearnerReport) -> list[Shape]:
+    """The terms of an additive model; empty of another."""
+    return [
+        Shape(part.attribute, part.bins, part.units, part.description, part.bounds)
+        for part in learner.parts
+        if part.bins
+    ]
 
 
 def validation_sections(report: RunReport) -> Iterator[Section]:

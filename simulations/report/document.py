@@ -30,6 +30,7 @@ from expril.report.document import (
 )
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Squares, Table, text_table
+from learner_node.result.shapes import shape_table
 from learner_node.study.pooling import SECURE
 from protocol.rationals import written
 from simulations.report.brief import headline, run_brief
@@ -39,6 +40,7 @@ from simulations.report.clinical import (
     clinical_sections,
     part_sections,
     record_table,
+    shapes_of,
     validation_sections,
 )
 from simulations.report.joining import TITLE as JOINING
@@ -53,6 +55,7 @@ from simulations.report.model import (
     Score,
     SiteAnswers,
 )
+from simulations.report.outcomes import agreement_table, outcome_sections
 from simulations.report.scores import (
     Row,
     bold,
@@ -69,6 +72,7 @@ from simulations.report.words import (
     FEW,
     WORDS,
     Words,
+    amount,
     answered,
     digits,
     expectations,
@@ -80,6 +84,7 @@ from simulations.report.words import (
     some_of,
     spent_parts,
     verdict,
+    with_se,
 )
 
 TERMINAL: frozenset[Medium] = frozenset({"terminal"})
@@ -150,6 +155,7 @@ def run_document(report: RunReport) -> Document:
         Section(f"{WORDS[report.lead].score_title} by curator", list(_sites(report, rows)), PAGE),
         Section("", [_results(report, rows)], TERMINAL),
         Section("", [joining_table(report)], TERMINAL),
+        *outcome_sections(report),
         *clinical_sections(report),
         *class_sections(report),
         Section(f"{WORDS[report.lead].score_title} after each round", [curve], PAGE),
@@ -225,7 +231,9 @@ def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
 def _further_facts(score: Score, report: RunReport) -> Iterator[tuple[str, str]]:
     """Further facts of a learner."""
     if score.absolute is not None:
-        yield "mean absolute error", f"{digits(score.absolute)} (regression {digits(score.absolute_regression)})"
+        others = f"(mean {amount(score.absolute_constant)}, regression {amount(score.absolute_regression)})"
+        error = f"{with_se(score.absolute, score.absolute_se)} {report.units}".rstrip()
+        yield "mean absolute error", f"{error} {others}"
     if score.auc is not None:
         if report.lead == "AUC":
             yield "accuracy", f"{digits(score.value)} (majority {digits(score.constant)})"
@@ -348,10 +356,13 @@ def _spread(ordered: Sequence[Row], curators: int) -> str:
 
 
 def _no_curve(report: RunReport) -> Text | None:
-    if not any(_points(learner, report.lead) for learner in report.learners):
+    lengths = [len(_points(learner, report.lead)) for learner in report.learners]
+    if not any(lengths):
         return None
-    who = "The model took one question" if len(report.learners) == 1 else "No model took more than one question"
-    return Text(f"{who}, so there is no learning curve.", "fine")
+    why = "The model took one question" if len(report.learners) == 1 else "No model took more than one question"
+    if max(lengths) > 1:
+        why = "Questions after the first did not change how good the model is"
+    return Text(f"{why}, so there is no learning curve.", "fine")
 
 
 def _points(learner: LearnerReport, lead: MeasureName) -> list[tuple[int, Headline]]:
@@ -580,6 +591,9 @@ def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block
     headings = ["learner", "round", f"{report.measure} ± se", "AUC", "se"][: 5 if report.ranks else 3]
     yield from _sortable(text_table("Pooled scores by round", headings, points, numbers=True))
     yield from _sortable(all_joining(report))
+    yield from _sortable(agreement_table(report))
+    for account in report.learners:
+        yield from _sortable(shape_table(shapes_of(account)))
     if len(report.records) > FEW:
         yield from _sortable(record_table(report, report.records))
     spent = [

@@ -9,16 +9,13 @@ from typing import Annotated
 
 import msgspec
 
-from learner_node.scores.clinical import wilson
-from learner_node.scores.values import Checked, Share
+from learner_node.scores.values import Checked, Share, wilson
 from protocol.schema import MOST_MAGNITUDE
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=2 * MOST_MAGNITUDE)]
 """An error in units of the label."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of the observed numbers: the ends of the central 90 % and 50 %, and the median."""
-NORMAL = 1.959964
-"""Half-width of a 95 % interval in standard errors."""
 
 Mean = float | None
 """A mean over records; None where a group has none."""
@@ -83,9 +80,3 @@ class ShareOfRecords(Checked, frozen=True, kw_only=True):
     value: Share | None = None  # over all repeats; None without records
     low: Share | None = None
     high: Share | None = None
-
-
-def ends_of_mean(agreement: Agreement, group: int) -> tuple[float, float]:
-    """Ends of the 95 % interval of a group's mean observed number; the mean itself where its error is unknown."""
-    value, error = agreement.observed[group] or 0.0, agreement.observed_error[group] or 0.0
-    return value - NORMAL * error, value + NORMAL * error

@@ -8,7 +8,7 @@ from expril.report.chart import Axis, Key, Level, Place, Strip, make_axis
 from expril.report.numbers import with_error
 from expril.report.table import Cell, Column
 from simulations.report.model import Headline, LearnerReport, RunReport, Score
-from simulations.report.words import FEW, WORDS, Words, digits, plain
+from simulations.report.words import FEW, WORDS, Words, amount, digits, plain, with_se
 
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 NONE = digits(None)
@@ -81,14 +81,21 @@ def score_columns(report: RunReport) -> tuple[list[Column[Row]], list[Column[Row
     auc_expected = _column("AUC\nexpected", _expected("auc", "auc_low", "auc_high"))
     auc_regression = _column("AUC of\nregression", lambda score: digits(score.auc_regression))
     second = _column("AUC\n(regression)", _pair("auc"))
-    further = _column(f"{report.further}\n(regression)", _pair("further"))
+    further = _column(f"{report.further}\n(regression)", _pair("further", amount if report.measure == "R²" else digits))
+    absolute = [
+        _column("MAE ± se", lambda score: with_se(score.absolute, score.absolute_se)),
+        _column("MAE of\nregression", lambda score: amount(score.absolute_regression)),
+        _column("MAE of\nmean", lambda score: amount(score.absolute_constant)),
+    ]
     leading = [value, expected, constant, regression, further if report.further else second]
+    if report.measure == "R²":
+        leading = [value, expected, regression, *absolute]
     if report.lead == "AUC":
         leading = [auc, auc_expected, auc_regression, value, constant]
     every = [
         *(value, expected, constant, regression, further),
-        _column("MAE\n(regression)", _pair("absolute")),
-        _column("MAE\nexpected", _expected("absolute", "absolute_low", "absolute_high")),
+        *absolute,
+        _column("MAE\nexpected", _expected("absolute", "absolute_low", "absolute_high", amount)),
         *(auc, auc_expected, auc_regression),
         _column("average precision\n(regression)", _pair("average_precision")),
         _column("Brier\n(regression)", _pair("brier")),
@@ -107,23 +114,23 @@ def _column(heading: str, show: Callable[[Score], str]) -> Column[Row]:
     return bold(heading, lambda row: show(row.score))
 
 
-def _pair(name: str) -> Callable[[Score], str]:
+def _pair(name: str, form: Callable[[float | None], str] = digits) -> Callable[[Score], str]:
     """Formats a value and, in brackets, the regression's."""
 
     def show(score: Score) -> str:
         value = getattr(score, name)
-        return NONE if value is None else f"{digits(value)} ({digits(getattr(score, f'{name}_regression'))})"
+        return NONE if value is None else f"{form(value)} ({form(getattr(score, f'{name}_regression'))})"
 
     return show
 
 
-def _expected(name: str, low: str, high: str) -> Callable[[Score], str]:
+def _expected(name: str, low: str, high: str, form: Callable[[float | None], str] = digits) -> Callable[[Score], str]:
     """Formats an estimate with its interval on a second line."""
 
     def show(score: Score) -> str:
         value = getattr(score.expected, name, None)
-        ends = (digits(getattr(score.expected, end, None)) for end in (low, high))
-        return NONE if value is None else f"{digits(value)}\n{' to '.join(ends)}"
+        ends = (form(getattr(score.expected, end, None)) for end in (low, high))
+        return NONE if value is None else f"{form(value)}\n{' to '.join(ends)}"
 
     return show
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from expril.report.document import Note
-from expril.report.numbers import count, decimal, with_error
+from expril.report.numbers import count, decimal, plain_number, with_error
 from learner_node.result.phrases import NAMED
 from protocol.rationals import named_parts, written
 from simulations.report.budget import exact
@@ -100,6 +100,18 @@ def digits(value: float | None) -> str:
     return decimal(value, 3)
 
 
+def amount(value: float | None, units: str = "") -> str:
+    """A number in units of the label; "–" for None."""
+    return "–" if value is None else f"{plain_number(value)} {units}".rstrip()
+
+
+def with_se(value: float | None, error: float | None) -> str:
+    """An amount with its standard error."""
+    return (
+        amount(value) if value is None or error is None else f"{amount(value)} ± {plain_number(float(f'{error:.2g}'))}"
+    )
+
+
 def percent(value: float | None) -> str:
     """A share as a percentage."""
     return decimal(None) if value is None else f"{100 * value:.1f} %"
@@ -187,9 +199,12 @@ def expectations(expected: Expected, measure: str = "accuracy") -> list[str]:
     parts = (
         (measure, expected.value, expected.low, expected.high),
         ("AUC", expected.auc, expected.auc_low, expected.auc_high),
-        ("mean absolute error", expected.absolute, expected.absolute_low, expected.absolute_high),
     )
-    return [f"{name} {interval(value, low, high)}" for name, value, low, high in parts if value is not None]
+    texts = [f"{name} {interval(value, low, high)}" for name, value, low, high in parts if value is not None]
+    if expected.absolute is not None:
+        ends = f"{amount(expected.absolute_low)} to {amount(expected.absolute_high)}"
+        texts.append(f"mean absolute error {amount(expected.absolute)} ({ends})")
+    return texts
 
 
 def _epsilons(learners: Sequence[LearnerReport]) -> str:

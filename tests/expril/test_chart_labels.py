@@ -25,6 +25,7 @@ from expril.report.chart import (
     line_chart,
     log_axis,
     make_axis,
+    tight_axis,
 )
 from expril.report.document import PAGE, Charts, Document, Legend, Section
 from expril.report.files import as_markdown, csv_table
@@ -190,7 +191,7 @@ def test_even_ticks_stay_even_and_keep_the_last():
     axis = make_axis(0.0, 50_000.0, (1000.0,))
     crowded = Axis(0, 50, tuple(Tick(f"{n},000", Axis(0, 50).at(n), n) for n in range(51)))
 
-    assert [words.text for words in axis.labels][-1] == axis.ticks[-1].label
+    assert [words.text for words in axis.labels(LEAST_STRIP)][0] == "0"
     places = [
         words.x
         for words in line_chart("", [Series(Key(0, False, ""), [Place(0, 0, (0, 0), "")])], crowded, ()).words()
@@ -212,6 +213,19 @@ def test_even_ticks_stay_even_and_keep_the_last():
 )
 def test_an_axis_has_round_steps_and_readable_texts_at_any_size(low, high, texts):
     assert [tick.label for tick in make_axis(low, high).ticks] == texts
+
+
+@given(numbers, numbers)
+def test_a_tight_axis_has_round_ticks_within_its_ends(one, other):
+    low, high = min(one, other), max(one, other)
+    axis = tight_axis(low, high)
+    values = [tick.value for tick in axis.ticks]
+
+    assert axis.low == low
+    assert high in (axis.high, low)
+    assert 2 <= len(values) <= 12
+    assert all(axis.low - 1e-6 * (axis.high - axis.low) <= value for value in values)
+    assert all(value <= axis.high + 1e-6 * (axis.high - axis.low) for value in values)
 
 
 @given(st.floats(-1e9, 1e9), st.sampled_from([1e-6, 0.01, 1.0, 1000.0, 1e7]), st.integers(2, 8))
@@ -287,13 +301,14 @@ def curve(values, index=0):
     return Series(Key(index, False, f"line {index}"), places)
 
 
-def test_a_flat_curve_of_two_points_is_not_drawn():
+def test_a_flat_curve_is_not_drawn():
     axis = make_axis(0, 3, (1.0,))
 
     assert not Charts([line_chart("flat", [curve([0.3, 0.3])], axis, (0.1,))])
     assert not Charts([line_chart("flat", [curve([0.3, 0.3]), curve([0.2], 1)], axis, (0.1,))])
     assert Charts([line_chart("rises", [curve([0.3, 0.4])], axis, (0.1,))])
-    assert Charts([line_chart("long", [curve([0.3, 0.3, 0.3])], axis, (0.1,))])
+    assert not Charts([line_chart("long", [curve([0.3, 0.3, 0.3])], axis, (0.1,))])
+    assert Charts([line_chart("a point", [curve([0.3])], axis, (0.1,))])
     flat = Section("Curve", [Charts([line_chart("flat", [curve([0.3, 0.3])], axis, (0.1,))])], PAGE)
     assert "<h2>" not in as_page(Document("kind", "subject", "headline", sections=[flat]))
 

@@ -35,7 +35,7 @@ from lab.holdout.regression import Model, by_likelihood, by_test, fit, fit_each,
 from lab.holdout.runs import EACH_CANDIDATE, EACH_STEP, LARGE, NAIVE, SOURCE, THRESHOLDOUT, Run, compute_run
 from lab.holdout.study import STUDY, document, study, tasks
 from lab.study import PAGE, Order
-from learner_node.scores.clinical import wilson
+from learner_node.scores.values import wilson
 from page_outline import Outline
 from protocol.errors import ConfigurationError
 from protocol.kinds.holdout import HOLDOUT

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_score, r2_score, recall_score
 
-from learner_node.scores.clinical import wilson
+from learner_node.scores.values import wilson
 from simulations.references import Answers
 from simulations.report.model import Score
 from simulations.report.outcome_values import QUANTILES, Agreement, Confusion

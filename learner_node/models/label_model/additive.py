@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
+from expril.report.numbers import readable_edges
 from learner_node.models.label_model.likelihood import shrunken_ratios
 from protocol.errors import ConfigurationError
 from protocol.partitions import FeatureBins
@@ -541,14 +542,20 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
         return [("any value", None, None), (MISSING, None, None)]
     column = source.column(partition.attribute)
     integers = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
-    middle = [(_range(low, high, integers=integers), low, high) for low, high in pairwise(edges)]
-    least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
-    lowest = _range(least, edges[0], integers=True) if integers and least == edges[0] - 1 else f"below {edges[0]:g}"
-    return [(lowest, None, edges[0]), *middle, (f"{edges[-1]:g} or more", edges[-1], None), (MISSING, None, None)]
+    if integers:
+        texts = [f"{edge:,.0f}" for edge in edges]
+        least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
+        lowest = _whole(least, edges[0]) if least == edges[0] - 1 else f"below {texts[0]}"
+        middle = [_whole(low, high) for low, high in pairwise(edges)]
+    else:
+        texts = readable_edges(edges)
+        lowest = f"below {texts[0]}"
+        middle = [f"{low} to {high}" for low, high in pairwise(texts)]
+    labels = [lowest, *middle, f"{texts[-1]} or more"]
+    ends = pairwise([None, *edges, None])
+    return [*((label, low, high) for label, (low, high) in zip(labels, ends, strict=True)), (MISSING, None, None)]
 
 
-def _range(low: float, high: float, *, integers: bool) -> str:
-    """Text of a bin [low, high); for integers its least and greatest value."""
-    if not integers:
-        return f"{low:g} to {high:g}"
-    return f"{low:g}" if low == high - 1 else f"{low:g} to {high - 1:g}"
+def _whole(low: float, high: float) -> str:
+    """Text of a bin [low, high) of whole numbers: its least and greatest value."""
+    return f"{low:,.0f}" if low == high - 1 else f"{low:,.0f} to {high - 1:,.0f}"
