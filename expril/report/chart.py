@@ -31,6 +31,7 @@ _LEAST_GAP = 7.0
 """Least distance of two labels below an axis of whole numbers, in percent of the width."""
 _PLAIN = (1e-4, 1e9)
 """Least and greatest value that a logarithmic axis writes in full."""
+_TWO = 2
 _LINE = 14
 """Least distance of two labels above one another, in pixels."""
 _TOP, _BOTTOM = 24, 30
@@ -360,7 +361,7 @@ class Figure:
     across: str = ""  # words below the horizontal axis
     zero: str = ""  # label of the level that is drawn stronger; "" for none
     second: tuple[str, tuple[Tick, ...]] = ("", ())  # name and labels of a second row below the ticks
-    flat: bool = False  # whether no line rises or falls, and one has several points: a page leaves it out
+    flat: bool = False  # whether its lines have at most two points each, of equal value: a page leaves it out
 
     @property
     def height(self) -> int:
@@ -501,7 +502,7 @@ def line_chart(  # noqa: PLR0913 - what may differ from chart to chart
         across=across,
         zero=zero,
         second=second,
-        flat=level_lines and any(len(entry.places) > 1 for entry in drawn_series),
+        flat=level_lines and max((len(entry.places) for entry in drawn_series), default=0) == _TWO,
     )
 
 

@@ -97,7 +97,7 @@ def as_svg(block: Charts | Drawing, title: str = "") -> str:
         width, height = block.size or (0, 0)
         return _render(name, max(width, LEAST), height, drawing=block.svg)
     figures = block.drawn_figures
-    single = len(figures) == 1
+    single = len(block.figures) == 1
     across, wide = min(block.columns, len(figures)), 2 * PANEL if single else PANEL
     width = across * (wide + GAP) - GAP if across else wide
     entries = _legend(block, width)

@@ -372,13 +372,13 @@ def _points(learner: LearnerReport, lead: MeasureName) -> list[tuple[int, Headli
 
 
 def _curve(report: RunReport) -> Charts | None:
-    """Pooled scores by round; None if no learner has at least two points."""
+    """Pooled scores by round; None if no learner has at least two different ones."""
     curves = {
         Key(n, False, learner.learner): points
         for n, learner in enumerate(report.learners)
         if (points := _points(learner, report.lead))
     }
-    if all(len(points) < 2 for points in curves.values()):
+    if all(len({score for _, score in points}) < 2 for points in curves.values()):
         return None
     words = WORDS[report.lead]
     pooled = [report.learners[key.index].pooled.headline(report.lead) for key in curves]

@@ -42,7 +42,7 @@ def _in_units(report: RunReport) -> str:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ErrorRow:
     """A learner's score over all sites, or at one."""
 
     learner: LearnerReport
@@ -55,8 +55,12 @@ class Scored:
         return not self.site
 
 
+def _has_errors(report: RunReport) -> bool:
+    return any(learner.pooled.absolute is not None for learner in report.learners)
+
+
 def _error_lead(report: RunReport) -> Text | None:
-    if report.measure != "R²":
+    if not _has_errors(report):
         return None
     return Text(
         f"The mean absolute error (MAE) is how far a prediction is off on average, {_in_units(report)}. Beside it: the "
@@ -64,26 +68,26 @@ def _error_lead(report: RunReport) -> Text | None:
     )
 
 
-def error_table(report: RunReport) -> Table[Scored] | None:
-    """Mean absolute errors and R² by learner and site; None for classes."""
-    if report.measure != "R²":
+def error_table(report: RunReport) -> Table[ErrorRow] | None:
+    """Mean absolute errors and R² by learner and site; None for classes, and where no learner has a model."""
+    if not _has_errors(report):
         return None
 
-    def expected(row: Scored) -> str:
+    def expected(row: ErrorRow) -> str:
         score = row.score.expected
         if score is None or score.absolute is None:
             return "–" if row.strong else ""
         return f"{amount(score.absolute)} ({amount(score.absolute_low)} to {amount(score.absolute_high)})"
 
-    def column(heading: str, show: Callable[[Scored], str]) -> Column[Scored]:
+    def column(heading: str, show: Callable[[ErrorRow], str]) -> Column[ErrorRow]:
         return Column(heading, lambda row: Cell(show(row), strong=row.strong), number=True)
 
     groups = []
     for learner in report.learners:
         sites = sorted(learner.sites, key=lambda site: -(site.absolute or 0.0))
-        rows = [Scored(learner, site, site.curator) for site in (sites if len(sites) <= FEW else sites[:FEW])]
-        groups.append(Group([Scored(learner, learner.pooled), *rows]))
-    columns: list[Column[Scored]] = [
+        rows = [ErrorRow(learner, site, site.curator) for site in (sites if len(sites) <= FEW else sites[:FEW])]
+        groups.append(Group([ErrorRow(learner, learner.pooled), *rows]))
+    columns: list[Column[ErrorRow]] = [
         Column("learner", lambda row: row.learner.learner if row.strong else ""),
         Column("site", lambda row: Cell(row.site or "all", strong=row.strong), names=True),
         column("MAE ± se", lambda row: with_se(row.score.absolute, row.score.absolute_se)),
@@ -379,8 +383,8 @@ def _recalls(report: RunReport) -> Iterator[Block]:
     )
 
     def estimate(row: ClassRow) -> str:
-        told = row.estimate
-        return "–" if told is None else interval(told.expected, told.low, told.high)
+        recall = row.estimate
+        return "–" if recall is None else interval(recall.expected, recall.low, recall.high)
 
     columns: list[Column[ClassRow]] = [
         Column("learner", lambda row: row.learner),

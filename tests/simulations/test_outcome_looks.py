@@ -1,5 +1,7 @@
 """Predicted against observed numbers, confused classes and their shares: each beside another way to compute it."""
 
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 import pytest
@@ -8,10 +10,18 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_score, r2_score, recall_score
 
+from expril.report.chart import Key, make_axis
+from expril.report.document import Charts, Document, tables
+from expril.report.page import as_page
+from learner_node.models.label_model.additive import ShapeBin
+from learner_node.result.shapes import Shape, shape_blocks, shape_figure
 from learner_node.scores.values import wilson
+from page_outline import Outline
 from simulations.references import Answers
-from simulations.report.model import Score
+from simulations.report.document import run_document
+from simulations.report.model import LearnerReport, RunReport, Score, SiteScore, decode_report, encode_report
 from simulations.report.outcome_values import QUANTILES, Agreement, Confusion
+from simulations.report.outcomes import furthest_off, outcome_sections
 from simulations.run import _score, mean_of
 from simulations.scoring import RepeatScore, _number_errors, agreement, confusion
 
@@ -140,3 +150,191 @@ def test_labels_of_any_size_have_an_absolute_error_and_old_scores_are_read():
     Score(value=0.1, value_se=None, constant=0.0, regression=0.2, absolute=3e12, absolute_se=1e10)
     old = b'{"accuracy":0.5,"accuracy_se":null,"majority":0.0,"ceiling":0.5,"absolute":12.5}'
     assert msgspec.json.decode(old, type=Score).agreement is None
+
+
+def report(pooled, sites=(), **changes):
+    learner = LearnerReport(
+        learner="ada",
+        strategy="cells",
+        pooling="sum",
+        epsilon_claimed="1",
+        epsilon_spent="1",
+        pooled=pooled,
+        sites=sites,
+    )
+    facts = {"title": "t", "description": "d", "created": "2026-05-09", "version": "0", "seeded_noise": False}
+    facts |= {"repeats": 1, "command": "c", "config_toml": "", "learners": (learner,)} | changes
+    return RunReport(**facts)
+
+
+def score_of(answers, **more):
+    errors = dict(zip(("value_se", "absolute_se"), _number_errors(answers), strict=True))
+    off = float(np.mean(np.abs(answers.labels - answers.predicted)))
+    fields = {"value": 0.5, "constant": 0.0, "regression": 0.6, "absolute": off, "absolute_constant": 9.0}
+    return fields | errors | {"agreement": agreement(answers)} | more
+
+
+def of_number(answers, sites=(), **changes):
+    return report(Score(**score_of(answers)), sites, measure="R²", label="stay", units="days", **changes)
+
+
+def charts(section):
+    return [figure for block in section.present if isinstance(block, Charts) for figure in block.figures]
+
+
+def test_a_chart_has_a_mark_for_each_group_where_it_is_and_its_bands_around_it():
+    answers = numbers()
+    (figure,) = charts(list(outcome_sections(of_number(answers)))[1])
+    outer, inner, means = figure.lines
+    groups = agreement(answers)
+
+    assert (outer.line, outer.marks, inner.line, inner.marks) == ("", (), "", ())
+    assert "" not in (outer.band, inner.band)
+    assert means.band == ""
+    assert len(means.marks) == len(means.bars) == 10
+    for number, (mark, bar) in enumerate(zip(means.marks, means.bars, strict=True)):
+        assert mark.y == figure.stage.y(groups.observed[number])
+        half = 1.959964 * groups.observed_error[number]
+        assert bar[1:] == (
+            figure.stage.y(groups.observed[number] - half),
+            figure.stage.y(groups.observed[number] + half),
+        )
+        assert f"of {groups.counts[number]} records" in mark.text
+        assert "days" in mark.text
+    assert (figure.unit, figure.across) == ("observed, days", "predicted, days")
+
+
+def test_a_sentence_says_where_a_model_is_wrong_and_only_if_it_is_shown():
+    answers = numbers()
+    wrong = np.where(answers.predicted > np.quantile(answers.predicted, 0.9), answers.labels + 20, answers.labels)
+
+    assert "furthest off where they are highest" in furthest_off(agreement(Answers(wrong, answers.predicted)), "days")
+    sure = [furthest_off(agreement(numbers(seed))) for seed in range(20)]
+    # Ten groups have an interval of 95 % each, so six of ten models without error are not blamed.
+    assert sum("In no group" in text for text in sure) >= 5
+
+
+def test_of_many_sites_the_worst_and_the_best_are_drawn_and_small_ones_named():
+    sites = [
+        SiteScore(curator=f"site {n}", **score_of(numbers(n, 5 if n == 9 else 200), value=n / 20)) for n in range(10)
+    ]
+    section = list(outcome_sections(of_number(numbers(), tuple(sites))))[1]
+    names = [figure.name for figure in charts(section)]
+    page = as_page(Document("k", "s", "h", sections=[section]))
+
+    assert names == ["all sites", "site 0", "site 1", "site 7", "site 8"]
+    assert "1 site has too few test records" in page
+
+
+def test_errors_stand_beside_r2_with_their_units_in_cards_tables_and_sentences():
+    shown = of_number(numbers(spread=2.0), (SiteScore(curator="north", **score_of(numbers(1))),))
+    text = Outline(as_page(run_document(shown))).text
+    absolute = np.mean(np.abs(numbers(spread=2.0).labels - numbers(spread=2.0).predicted))
+
+    assert f"{absolute:.2f} ± " in text
+    for phrase in (
+        "days (mean 9, regression –)",
+        "mean absolute error, in days",
+        "MAE ± se",
+        "Predicted against observed stay",
+    ):
+        assert phrase in text
+    assert "expected by the learner" not in text  # nobody asked
+
+
+def test_a_report_of_an_earlier_version_has_no_such_section():
+    old = report(Score(value=0.5, value_se=None, constant=0.0, regression=0.6), measure="R²")
+
+    assert not any(section.present for section in outcome_sections(old))
+    assert decode_report(encode_report(old)) == old
+
+
+def confused(classes, size=500, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, size)
+    called = np.where(rng.random(size) < 0.7, labels, rng.integers(0, classes, size))
+    names = tuple(f"class {n}" for n in range(classes))
+    table = confusion(Answers(labels, called), classes)
+    score = Score(value=0.7, value_se=None, constant=0.5, regression=0.8, confusion=table)
+    return labels, called, report(score, classes=names)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_a_table_of_confused_classes_is_scikit_learn_s_with_shares_and_shades(classes):
+    labels, called, shown = confused(classes)
+    _, _, section, recalls = outcome_sections(shown)
+    (table,) = tables(section.present)
+    cells = [[column.text(row) for column in table.columns[1:]] for row in table.groups[0].rows]
+    expected = confusion_matrix(labels, called)
+
+    assert [[int(cell.text) for cell in row] for row in cells] == expected.tolist()
+    shares = confusion_matrix(labels, called, normalize="true")
+    for row, row_shares in zip(cells, shares, strict=True):
+        assert [cell.under for cell in row] == [f"{100 * share:.0f} %" if share else "" for share in row_shares]
+        darkness = [cell.shade for cell in row]
+        assert [darkness[n] for n in np.argsort(row_shares)] == sorted(darkness)
+    assert all(row[n].strong for n, row in enumerate(cells))
+    (by_class,) = tables(recalls.present)
+    values = [by_class.columns[2].text(row).text for row in by_class.groups[0].rows]
+    true = recall_score(labels, called, average=None)
+    assert [text[:5] for text in values] == [f"{share:.3f}" for share in true]
+    assert all("(" in text for text in values)
+
+
+def test_of_very_many_classes_the_most_frequent_confusions_are_listed():
+    labels, called, shown = confused(40)
+    section = list(outcome_sections(shown))[2]
+    (table,) = tables(section.present)
+    matrix = confusion_matrix(labels, called)
+    np.fill_diagonal(matrix, 0)
+
+    assert len(table.groups[0].rows) == 15
+    assert table.groups[0].rows[0][2] == str(matrix.max())
+
+
+BINS = (
+    ShapeBin("below 1.0", None, 1.0, 0.2, -0.5, -0.8, -0.2),
+    ShapeBin("1.0 to 3.0", 1.0, 3.0, 0.3, 0.0, -0.1, 0.1),
+    ShapeBin("3.0 or more", 3.0, None, 0.4, 0.6, 0.3, 0.9),
+    ShapeBin("missing", None, None, 0.1, 0.2, -0.4, 0.8),
+)
+
+
+def test_steps_are_as_wide_as_their_bins_and_missing_stands_apart():
+    shape = Shape("creatinine", BINS, "mg/dl", "in serum", (0.0, 25.0))
+    axis = make_axis(-1.0, 1.0, (0.5,))
+    figure = shape_figure(shape, Key(0, False, "ada"), axis)
+    steps, missing = figure.lines
+    places = [tuple(map(float, text.split())) for text in steps.line[1:].split("L")]
+
+    assert len(places) == 6
+    widths = [places[n + 1][0] - places[n][0] for n in (0, 2, 4)]
+    # The outer steps are as wide as the middle one, but not beyond the bound of 0.
+    assert widths == pytest.approx([widths[1] / 2, widths[1], widths[1]], abs=0.02)
+    assert [places[n][1] for n in (0, 2, 4)] == [places[n][1] for n in (1, 3, 5)]
+    assert all(left < float(missing.marks[0].x.removesuffix("%")) for left, _ in places)
+    assert missing.bars[0][1:] == (figure.stage.y(-0.4), figure.stage.y(0.8))
+    assert figure.ticks[-1].label == "missing"
+    assert figure.across == "mg/dl"
+    assert "1.0 to 3.0: log-odds 0.00 (−0.10 to +0.10), odds times 1.00, 30 % of the records" in figure.text
+
+
+def test_levels_are_rows_and_numbers_are_curves_on_one_scale():
+    levels = (ShapeBin("no", None, None, 0.5, -0.1, -0.3, 0.1), ShapeBin("yes", None, None, 0.5, 0.1, -0.1, 0.3))
+    (grid,) = shape_blocks([Shape("creatinine", BINS), Shape("diabetes", levels)], 0, "ada")
+    (_, drawn), (_, table) = grid.groups
+
+    assert isinstance(drawn, Charts)
+    strip = table.columns[2].drawing(levels[0])
+    assert (strip.axis.low, strip.axis.high) == (drawn.figures[0].stage.axis.low, drawn.figures[0].stage.axis.high)
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8, unique=True).map(sorted), st.booleans(), st.booleans())
+def test_any_bins_are_drawn_in_order_and_within_the_axis(edges, first, last):
+    pairs = list(pairwise([None, *edges, None]))[0 if first else 1 : None if last else -1]
+    bins = [ShapeBin("a bin", low, high, 0.1, 0.1, 0.0, 0.2) for low, high in pairs]
+    if bins:
+        figure = shape_figure(Shape("x", bins), Key(0, False, "ada"), make_axis(-1.0, 1.0, (0.5,)))
+        places = [float(text.split()[0]) for text in figure.lines[0].line[1:].split("L")]
+        assert places == sorted(places)
+        assert len(figure.lines[0].marks) == len(bins)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from expril.report.document import Charts, Note, tables
 from expril.report.page import as_page
 from expril.report.table import Table
+from learner_node.result.shapes import MOST
 from page_outline import Outline
 from protocol.run_index import PAGE, REPORT
 from simulations.report import words
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport, exact
-from simulations.report.clinical import FEW_PARTS, part_sections
+from simulations.report.clinical import part_sections
 from simulations.report.document import budget_axis, budget_strip, run_document
 from simulations.report.model import (
     CurvePoint,
@@ -522,7 +523,7 @@ def test_a_regression_is_worded_as_one():
     assert words.score_line(report) == "Pooled R² −0.200 ± 0.030 at epsilon 1"
     assert words.verdict(score, "R²") == "did no better than the mean"
     text = Outline(build_page(report)).text
-    for phrase in ("R² by curator", "RMSE (regression)", "14.100 (12.500)", "always answering the mean"):
+    for phrase in ("R² by curator", "RMSE (regression)", "14.1 (12.5)", "always answering the mean"):
         assert phrase in text
     assert "ccuracy" not in text
 
@@ -619,9 +620,9 @@ def test_marks_are_in_proportion_and_within_their_bars():
 
 
 def test_the_weaker_of_many_are_named():
-    _, grid, others = part_blocks(*(part(f"attribute {n}", 0.1) for n in range(FEW_PARTS + 2)))
-    assert len(grid.groups) == FEW_PARTS
-    assert others.text == f"2 weaker attributes not drawn: attribute {FEW_PARTS}, attribute {FEW_PARTS + 1}."
+    _, grid, others = part_blocks(*(part(f"attribute {n}", 0.1) for n in range(MOST + 2)))
+    assert len(grid.groups) == MOST
+    assert others.text == f"2 weaker attributes not drawn: attribute {MOST}, attribute {MOST + 1}."
 
 
 def test_nothing_is_drawn_of_a_model_that_adds_up_nothing():

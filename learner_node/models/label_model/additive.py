@@ -545,8 +545,8 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
     if integers:
         texts = [f"{edge:,.0f}" for edge in edges]
         least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
-        lowest = _whole(least, edges[0]) if least == edges[0] - 1 else f"below {texts[0]}"
-        middle = [_whole(low, high) for low, high in pairwise(edges)]
+        lowest = _whole_numbers(least, edges[0]) if least == edges[0] - 1 else f"below {texts[0]}"
+        middle = [_whole_numbers(low, high) for low, high in pairwise(edges)]
     else:
         texts = readable_edges(edges)
         lowest = f"below {texts[0]}"
@@ -556,6 +556,6 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
     return [*((label, low, high) for label, (low, high) in zip(labels, ends, strict=True)), (MISSING, None, None)]
 
 
-def _whole(low: float, high: float) -> str:
+def _whole_numbers(low: float, high: float) -> str:
     """Text of a bin [low, high) of whole numbers: its least and greatest value."""
     return f"{low:,.0f}" if low == high - 1 else f"{low:,.0f} to {high - 1:,.0f}"
