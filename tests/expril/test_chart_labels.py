@@ -170,7 +170,8 @@ def test_no_two_words_of_a_chart_overlap_at_the_least_width_or_any_larger(figure
 @given(horizontal(), st.integers(0, 600))
 def test_no_two_words_above_a_column_of_strips_overlap(axis, further):
     column = Column("plotted", lambda row: Strip(axis), drawn=True, axis=axis)
-    heading = ET.fromstring(str(page_template("expril.report", "table.html.j2").module.heading(column)))
+    macros = page_template("expril.report", "table.html.j2").module
+    heading = ET.fromstring(str(macros.heading(column, macros.implied)))
 
     assert overlaps(boxes(heading.iter("text"), LEAST_STRIP + further)) == []
 
