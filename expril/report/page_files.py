@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from expril.files import replace_bytes
-from expril.report.document import Block, Charts, Document, Drawing, Heading, Legend, leaves
+from expril.report.document import Block, Cards, Charts, Document, Drawing, Heading, Legend, leaves
 from expril.report.picture import as_picture, has_picture
 from expril.report.png import as_png
 from expril.report.table import Table
@@ -34,7 +34,7 @@ class PageFile:
 
     name: str  # of its files, without their ending
     title: str
-    block: Charts | Drawing | Table[Any]
+    block: Charts | Drawing | Cards | Table[Any]
     legend: Legend | None = None  # of a table
 
     @cached_property
@@ -53,7 +53,9 @@ def page_files(document: Document) -> list[PageFile]:
     titles: dict[str, str] = {}  # name -> title
     there = []
     for block, title, legend in _titled(document):
-        name = file_name(title)
+        name = file_name(
+            block.title if isinstance(block, Cards) else title
+        )  # cards stand under a title with their result
         number = 1
         while (free := name if number == 1 else f"{name}-{number}") in titles:
             number += 1
@@ -62,7 +64,7 @@ def page_files(document: Document) -> list[PageFile]:
     return there
 
 
-def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Table[Any], str, Legend | None]]:
+def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Cards | Table[Any], str, Legend | None]]:
     """Each figure or table with its title and the last legend before it in its section."""
     sections: list[tuple[str, list[Block]]] = [
         (section.title, section.present) for section in document.in_medium("page")
@@ -80,10 +82,19 @@ def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Table[Any],
             elif isinstance(block, Table) and block.filled:
                 yield block, _title(block.caption, heading, section_title), legend
             elif isinstance(block, Charts):
-                name = block.name or (block.drawn_figures[0].name if len(block.drawn_figures) == 1 else "")
-                yield block, _title(name, heading, section_title), None
+                yield block, _chart_title(block, heading, section_title), None
+            elif isinstance(block, Cards) and has_picture(block):
+                yield block, heading or section_title or block.title, None
             elif isinstance(block, Drawing):
                 yield block, _title(block.name, heading, section_title), None
+
+
+def _chart_title(charts: Charts, heading: str, section: str) -> str:
+    """As `_title`; several charts without a name have what their names begin with, up to a comma, if it is the same."""
+    names = {figure.name.partition(", ")[0] for figure in charts.drawn_figures}
+    if charts.name or len(charts.drawn_figures) == 1:
+        return _title(charts.name or charts.drawn_figures[0].name, heading, section)
+    return ", ".join(filter(None, [_title("", heading, section), *(names if len(names) == 1 else ())]))
 
 
 def _title(name: str, heading: str, section: str) -> str:
@@ -95,7 +106,7 @@ def _title(name: str, heading: str, section: str) -> str:
 
 def file_name(title: str) -> str:
     """Return a title's words as a file's name: lower case, letters of ASCII, hyphens between words."""
-    words = "".join(_spelt(letter) for letter in unicodedata.normalize("NFKD", title)).lower()
+    words = "".join(_spelt(letter) for letter in unicodedata.normalize("NFKD", re.sub("['’]", "", title))).lower()
     name = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     return (name if len(name) <= _LONGEST else name[: _LONGEST + 1].rpartition("-")[0] or name[:_LONGEST]) or "figure"
 

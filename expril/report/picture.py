@@ -4,7 +4,7 @@
 that draw or write.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from textwrap import wrap
@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from markupsafe import Markup
 
 from expril.report.chart import Axis, Figure, Key, Strip
-from expril.report.document import Charts, Document, Drawing, Legend, leaves
+from expril.report.document import Card, Cards, Charts, Document, Drawing, Legend, leaves
 from expril.report.labels import text_width
 from expril.report.plain_svg import WHITE, Sheet, plain_svg
 from expril.report.table import Cell, Column, Table
@@ -30,6 +30,8 @@ STRIP, STRIPS, CHIP = 320, 170, 20
 """Width of a table's only strip, of one of several, and of a colour and shape before a cell's words, in pixels."""
 WORDS = 15
 """Height of a line of words in a table, in pixels."""
+TITLE_LETTER, TITLE_LINE = 9.5, 19
+"""Width of a letter of a title, an upper bound, and height of its line, in pixels."""
 LONGEST = 48
 """Most letters of a line of words in a table."""
 APART = 34
@@ -112,7 +114,7 @@ def as_svg(block: Charts | Drawing, title: str = "") -> str:
 
 
 def _legend(block: Charts, width: int) -> list[Entry]:
-    entries = [Entry(0, 0, key.name, key) for key in block.drawn_keys]
+    entries = [Entry(0, 0, f"{key.name} {key.text}".rstrip(), key) for key in block.drawn_keys]
     entries += [Entry(0, 0, words, style=name) for name, words in block.drawn_rules]
     return _placed(entries, width)
 
@@ -127,12 +129,9 @@ def _placed(entries: Sequence[Entry], width: float) -> list[Entry]:
 
 
 def _render(name: str, width: float, height: float, **parts: object) -> str:
-    sheet = {
-        "width": round(width) + 2 * MARGIN,
-        "height": round(height) + TITLE + MARGIN,
-        "margin": MARGIN,
-        "top": TITLE,
-    }
+    title = wrap(name, max(1, int(width / TITLE_LETTER)))
+    top = TITLE + TITLE_LINE * max(0, len(title) - 1)
+    sheet = {"width": round(width) + 2 * MARGIN, "height": round(height) + top + MARGIN, "margin": MARGIN, "top": top}
     rules = Markup(asset(PACKAGE, "chart.css") + asset(PACKAGE, "drawing.css"))  # noqa: S704 - our own files
     context = {
         "entries": (),
@@ -144,18 +143,22 @@ def _render(name: str, width: float, height: float, **parts: object) -> str:
         "bands": (),
         "rules": (),
     }
-    context |= {"lines": True, "upright": False}
-    return page_template(PACKAGE, "drawing.svg.j2").render(title=name, style=rules, **sheet, **context | parts).lstrip()
+    context |= {"lines": True, "upright": False, "title": name, "title_lines": title, "title_line": TITLE_LINE}
+    return page_template(PACKAGE, "drawing.svg.j2").render(style=rules, **sheet, **context | parts).lstrip()
 
 
 def has_picture(block: object) -> bool:
     """Whether a block is one that `as_picture` draws."""
+    if isinstance(block, Cards):
+        return any(card.strip for card in block.cards)
     return isinstance(block, Charts | Drawing) or (isinstance(block, Table) and any(map(_is_strip, block.columns)))
 
 
-def as_picture(block: Charts | Drawing | Table[Any], title: str, legend: Legend | None = None) -> str:
+def as_picture(block: Charts | Drawing | Cards | Table[Any], title: str, legend: Legend | None = None) -> str:
     """Return a block as one SVG file in pixels, on white; `legend` is that of a table."""
-    if isinstance(block, Table):
+    if isinstance(block, Cards):
+        text = _table(_card_table(block), title, None)
+    elif isinstance(block, Table):
         text = _table(block, title, legend)
     elif isinstance(block, Drawing) and block.size is None:
         text = _stretched(block, title)
@@ -191,57 +194,109 @@ def _is_strip(column: Column[Any]) -> bool:
     return column.drawn and column.axis is not None
 
 
+def _card_table(cards: Cards) -> Table[Card]:
+    """Cards as a table of their names, strips and values; the words below a card's strip are below its name."""
+    axis = next(card.strip.axis for card in cards.cards if card.strip)
+    columns: list[Column[Card]] = [
+        Column("", lambda card: Cell(card.key.name, key=card.key, under=", ".join(words for _, words in card.labels))),
+        Column("", lambda card: card.strip, drawn=True, axis=axis),
+        Column("", lambda card: Cell(f"{card.value} {card.error}".rstrip(), strong=True), number=True),
+    ]
+    return Table.of(cards.title, columns, cards.cards)
+
+
 def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
     """A table with strips."""
-    columns = [column for column in table.filled if not column.drawn or column.axis is not None]
-    items = [item for group in table.groups for item in group.rows]
-    strip = STRIP if sum(map(_is_strip, columns)) == 1 else STRIPS
-    edges = [0.0]
-    for column in columns:
-        edges.append(edges[-1] + (strip if _is_strip(column) else _width(column, items)) + MARGIN)
-    width = max(edges[-1] - MARGIN, LEAST)
+    picture = _TablePicture(table)
+    width = max(picture.edges[-1] - MARGIN, LEAST)
     entries: list[Entry] = []
     if legend is not None:
         entries = [Entry(0, 0, key.name, key) for key in legend.keys]
         entries += [Entry(0, 0, words, style=name) for name, words in legend.marks if not name.startswith("square-")]
         entries = _placed(entries, width)
-    y = max((entry.y + LINE for entry in entries), default=0)
-    y += WORDS * max(len(column.heading.split("\n")) for column in columns)
-    words: list[Label] = []
-    bands: list[Band] = []
-    rules = [y + 6.0]
-    for column, left, right in zip(columns, edges, edges[1:], strict=False):
-        if _is_strip(column):
-            bands.append(Band(left, y - 14, strip, 18, axis=column.axis))
-        else:
-            lines = column.heading.split("\n")
-            words += _lines(column, lines, left, right - MARGIN, y - WORDS * (len(lines) - 1), soft=True)
-    y += 10
+    picture.y = max((entry.y + LINE for entry in entries), default=0)
+    picture.add_heading()
     for group in table.groups:
         if group.title:
-            y += LINE
-            words.append(Label(0, y - 6, group.title, bold=True))
+            picture.y += LINE
+            picture.words.append(Label(0, picture.y - 6, group.title, bold=True))
         for item in group.rows:
-            cells = [None if _is_strip(column) else column.text(item) for column in columns]
-            height = WORDS * max(len(_texts(cell)) for cell in cells if cell is not None) + 11
-            drawings = [column.drawing(item) if _is_strip(column) else None for column in columns]
-            if any(isinstance(drawing, Strip) and drawing.apart for drawing in drawings):
-                height = max(height, APART)
-            for n, (cell, drawing) in enumerate(zip(cells, drawings, strict=True)):
-                if cell is not None:
-                    words += _lines(columns[n], _texts(cell), edges[n], edges[n + 1] - MARGIN, y + 17, cell=cell)
-                elif isinstance(drawing, Strip):
-                    bands.append(Band(edges[n], y, strip, height, strip=drawing))
-            y += height
-            rules.append(y)
-    # The words of a table are its texts; a strip that says more says so itself.
-    return _render(title, width, y, entries=entries, words=words, bands=bands, rules=rules, lines=False, upright=True)
+            picture.add_row(item)
+    parts = {"words": picture.words, "bands": picture.bands, "rules": picture.rules, "lines": False, "upright": True}
+    return _render(title, width, picture.y, entries=entries, **parts)
+
+
+class _TablePicture:
+    """The words, strips and rules of a table, from the top."""
+
+    def __init__(self, table: Table[Any]) -> None:
+        self.columns = [column for column in table.filled if not column.drawn or column.axis is not None]
+        items = [item for group in table.groups for item in group.rows]
+        self.strip = STRIP if sum(map(_is_strip, self.columns)) == 1 else STRIPS
+        self.edges = [0.0]  # left edge of each column, and of one more
+        for column in self.columns:
+            width = self.strip if _is_strip(column) else _width(column, items)
+            self.edges.append(self.edges[-1] + width + MARGIN)
+        self.y = 0.0
+        self.words: list[Label] = []
+        self.bands: list[Band] = []
+        self.rules: list[float] = []
+
+    def add_heading(self) -> None:
+        """Add the headings above a rule. A strip's is its ticks, below its name where there are several strips."""
+        several = sum(map(_is_strip, self.columns)) > 1
+        headings = [column.heading.split("\n") for column in self.columns]
+        headings = [
+            ([" ".join(lines)] * several + [""]) if _is_strip(column) else lines
+            for column, lines in zip(self.columns, headings, strict=True)
+        ]
+        self.y += WORDS * max(map(len, headings))
+        for n, (column, lines) in enumerate(zip(self.columns, headings, strict=True)):
+            self._add_lines(n, lines, self.y - WORDS * (len(lines) - 1), soft=len(lines))
+            if _is_strip(column):
+                self.bands.append(Band(self.edges[n], self.y - 14, self.strip, 18, axis=column.axis))
+        self.rules.append(self.y + 6)
+        self.y += 10
+
+    def add_row(self, item: object) -> None:
+        """Add a row above a rule. Its words stand in the middle of its height."""
+        cells = [None if _is_strip(column) else column.text(item) for column in self.columns]
+        drawings = [column.drawing(item) if _is_strip(column) else None for column in self.columns]
+        height = WORDS * max(len(_texts(cell)) for cell in cells if cell is not None) + 11
+        if any(isinstance(drawing, Strip) and drawing.apart for drawing in drawings):
+            height = max(height, APART)
+        for n, (cell, drawing) in enumerate(zip(cells, drawings, strict=True)):
+            if cell is not None:
+                lines = _texts(cell)
+                base = self.y + height / 2 - WORDS * len(lines) / 2 + 11.5
+                self._add_lines(n, lines, base, soft=len(_broken(cell.under)), bold=cell.strong, key=cell.key)
+            elif isinstance(drawing, Strip):
+                self.bands.append(Band(self.edges[n], self.y, self.strip, height, strip=drawing))
+        self.y += height
+        self.rules.append(self.y)
+
+    def _add_lines(
+        self, number: int, lines: Sequence[str], y: float, *, soft: int, bold: bool = False, key: Key | None = None
+    ) -> None:
+        """Add lines to a column from a base line on; the last `soft` of them are paler, and not bold."""
+        right = self.columns[number].number
+        x = self.edges[number + 1] - MARGIN if right else self.edges[number] + (CHIP if key else 0)
+        for n, line in enumerate(lines):
+            if not line:
+                continue
+            pale = n >= len(lines) - soft
+            chip = key if n == 0 else None
+            self.words.append(Label(x, y + n * WORDS, line, right, bold=bold and not pale, soft=pale, key=chip))
 
 
 def _texts(cell: Cell) -> list[str]:
     """The lines of a cell; long ones are broken."""
     first = f"{cell.mark} {cell.text}" if cell.tone else cell.text
-    return [line for text in (*first.split("\n"), cell.under) for line in wrap(text, LONGEST)] or [""]
+    return [line for text in (*first.split("\n"), cell.under) for line in _broken(text)] or [""]
+
+
+def _broken(text: str) -> list[str]:
+    return wrap(text, LONGEST)
 
 
 def _width(column: Column[Any], items: Sequence[Any]) -> float:
@@ -250,30 +305,3 @@ def _width(column: Column[Any], items: Sequence[Any]) -> float:
     texts = [(text, CHIP if cell.key else 0) for cell in cells for text in _texts(cell)]
     texts += [(text, 0) for text in column.heading.split("\n")]
     return max(text_width(text) + room for text, room in texts)
-
-
-def _lines(
-    column: Column[Any],
-    lines: Sequence[str],
-    left: float,
-    right: float,
-    y: float,
-    *,
-    soft: bool = False,
-    cell: Cell | None = None,
-) -> Iterator[Label]:
-    """The lines of a cell, or of a heading, at their places."""
-    key = cell.key if cell else None
-    room = CHIP if key else 0
-    first_under = len(lines) - (len(wrap(cell.under, LONGEST)) if cell else 0)
-    for n, line in enumerate(lines):
-        under = n >= first_under
-        yield Label(
-            right if column.number else left + room,
-            y + n * WORDS,
-            line,
-            right=column.number,
-            bold=bool(cell and cell.strong and not under),
-            soft=soft or under,
-            key=key if n == 0 else None,
-        )

@@ -224,7 +224,12 @@ def _moved(command: str, values: list[float], frame: Frame) -> Iterator[float]:
     dx, dy = (0.0, 0.0) if command.islower() else (frame.dx, frame.dy)
     kind = command.upper()
     if kind == "A":
-        radii, flags = (values[0] * abs(frame.sx), values[1] * abs(frame.sy)), values[2:5]
+        # Radii are rounded down: one too small for its ends is enlarged, one too large makes a bulge of a circle.
+        radii = (
+            math.floor(10 * abs(scale) * radius + 1e-6) / 10
+            for scale, radius in zip((frame.sx, frame.sy), values, strict=False)
+        )
+        flags = values[2:5]
         yield from (*radii, *flags, dx + frame.sx * values[5], dy + frame.sy * values[6])
         return
     for n, value in enumerate(values):

@@ -333,13 +333,13 @@ def _styled(reproduction: Reproduction) -> dict[str, list[Curve]]:
 
 
 def _figure1(reproduction: Reproduction) -> list[Block]:
-    """Two charts and a table of all numbers for each data set, below one legend."""
+    """Two charts under their legend and a table of all numbers, for each data set."""
     styled = _styled(reproduction)
     keys = {STYLES[curve.noise, curve.fixed]: None for curves in styled.values() for curve in curves}
     legend = [Key(index, False, title) for index, title in sorted(keys, key=list(STYLES.values()).index)]
-    blocks: list[Block] = [Text(CURVES_READING), Charts((), legend)] if styled else []
+    blocks: list[Block] = [Text(CURVES_READING)] if styled else []
     for name, curves in styled.items():
-        blocks.append(Charts(_panels(name, curves), columns=2))
+        blocks.append(Charts(_panels(name, curves), legend, columns=2))
         blocks.append(Fold(f"Numbers of {name}", [_numbers(name, curves)]))
     return blocks
 

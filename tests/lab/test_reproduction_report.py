@@ -399,7 +399,7 @@ def test_every_number_is_there(build):
 def test_the_fixed_scale_shows_its_cost():
     """In the row below the axis, and in the table of all numbers; the masses are a query, too."""
     (section,) = [item for item in document(FULL).in_medium("page") if item.title.startswith("Figure 1")]
-    charts = {item.figures[0].name.partition(",")[0]: item.figures for item in section.blocks[2::2]}
+    charts = {item.figures[0].name.partition(",")[0]: item.figures for item in section.blocks[1::2]}
     private, public = charts["C"]
     assert [private.name, public.name] == ["C, differentially private (1-DP in the paper)", "C, no privacy"]
     assert private.second[0] == "ε"
@@ -409,7 +409,7 @@ def test_the_fixed_scale_shows_its_cost():
     assert (len(private.lines), len(public.lines)) == (6, 2)
     assert len({(line.index, line.hollow) for line in private.lines}) == 6
     assert private.stage == public.stage
-    fold = next(item for item in section.blocks[3::2] if item.summary == "Numbers of C")
+    fold = next(item for item in section.blocks[2::2] if item.summary == "Numbers of C")
     fixed = next(group for group in fold.blocks[0].groups if "fixed for three" in group.title)
     assert [row[-1] for row in fixed.rows] == [study.epsilon_text(t / 3) for t in range(2, 12)]
 
