@@ -5,6 +5,7 @@ change. A signature does not prove whose key it is. If all learners lie, they ca
 still agree with what curators signed.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -218,6 +219,21 @@ def is_listed(name: str) -> bool:
 def file_name(text: str) -> str:
     """Replace the characters of a text that a file name may not contain."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in text)
+
+
+def ledger_file(curator: str) -> str:
+    """Name of the file of a curator's ledger."""
+    return f"{_without_slashes(curator)}{LEDGER_SUFFIX}"
+
+
+def policy_file(curator: str) -> str:
+    """Name of the file of a curator's policy, beside its ledger."""
+    return f"{_without_slashes(curator)}{POLICY_SUFFIX}"
+
+
+def _without_slashes(name: str) -> str:
+    """The name with what no file's name may hold written as in a URL: "a/b" as "a%2Fb"."""
+    return re.sub(r"[/\\\0]", lambda sign: f"%{ord(sign[0]):02X}", name)
 
 
 def transcript_file(position: int) -> str:

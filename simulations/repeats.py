@@ -29,12 +29,12 @@ from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import (
     FIT,
     GIVEN_UP,
-    LEDGER_SUFFIX,
     VALIDATION,
     LedgerEntry,
     Participant,
     Role,
     TranscriptEntry,
+    ledger_file,
     transcript_file,
 )
 from protocol.transcript import Transcript, replay
@@ -242,7 +242,7 @@ def evidence_of(repeat: Repeat, before: int, *, with_ledgers: bool) -> Evidence:
         tuple(transcripts),
         tuple(
             LedgerEntry(
-                file=f"{name}{LEDGER_SUFFIX}",
+                file=ledger_file(name),
                 curator=name,
                 repeat=repeat.number,
                 key=curators[name].identity.hex(),

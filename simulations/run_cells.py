@@ -32,7 +32,6 @@ from protocol.run_index import (
     LEDGERS,
     LOCAL,
     MODELS,
-    POLICY_SUFFIX,
     PREDICTIONS,
     PROGRESS,
     TRANSCRIPTS,
@@ -42,6 +41,7 @@ from protocol.run_index import (
     decode_transcript,
     encode_transcript,
     file_name,
+    policy_file,
 )
 from protocol.schema import NumericAttribute, Schema
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
@@ -254,7 +254,7 @@ class UnfinishedRun:
         if repeat.number == 0:
             for name, curator in repeat.curators.items():
                 policy = msgspec.toml.encode(curator.policy)
-                (self.path / LEDGERS / f"{name}{POLICY_SUFFIX}").write_bytes(policy)
+                (self.path / LEDGERS / policy_file(name)).write_bytes(policy)
         if self._order.models == ALL or (self._order.models == ONLY_FIRST and repeat.number == 0):
             notes = [
                 note

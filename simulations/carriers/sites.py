@@ -26,6 +26,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.secure_counts import SECURE_COUNTS
 from protocol.limits import Limits
 from protocol.messages import CardRequest
+from protocol.run_index import ledger_file
 from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
 from simulations.kinds import SIMULATED_ANSWERERS
@@ -197,7 +198,7 @@ def open_here(order: SiteOrder, ledgers: Path | None = None) -> Site:
     if ledgers is None:
         ledger = memory_ledger(key)
     else:
-        path = ledgers / f"{order.name}.ledger"
+        path = ledgers / ledger_file(order.name)
         create_ledger_file(path, key, now=now(), note=order.note)
         ledger = open_ledger_file(path, key)
     return assemble_site(
@@ -266,7 +267,7 @@ def export_folder(folder: Path, ledgers: Path | None, facts: CuratorFacts) -> Ch
     """
     path = folder / LEDGER
     if ledgers is not None:
-        copy = ledgers / f"{facts.policy.name}.ledger"
+        copy = ledgers / ledger_file(facts.policy.name)
         backup(path, copy)  # with what the process left beside it when it ended
         path = copy
     with read_ledger_file(path) as store:

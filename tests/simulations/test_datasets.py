@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 
 from learner_node.study.cards import counted
 from protocol.errors import ConfigurationError
+from protocol.run_index import ledger_file, policy_file
 from simulations.datasets import DATASETS, SITE_SPLITS, load_dataset
 from simulations.datasets.ctg import ATTRIBUTES, WORKBOOK, read_records, workbook_digest
 from simulations.datasets.dataset import SCHEMAS, Dataset
@@ -948,3 +949,10 @@ def test_levels_of_the_label_are_merged(own):
 def test_a_mistake_about_records_is_named(own, data, message):
     with pytest.raises(ConfigurationError, match=message):
         load(own, data=data)
+
+
+@given(name=st.text(min_size=1, max_size=30))
+def test_a_site_may_be_called_anything_and_its_files_have_a_name(name):
+    for file, suffix in ((ledger_file(name), ".ledger"), (policy_file(name), ".policy.toml")):
+        assert not set(file) & set("/\\\0")
+        assert set(name) & set("/\\\0") or file == f"{name}{suffix}"

@@ -20,7 +20,19 @@ from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import Limits
 from protocol.rationals import parse_amount, parse_rational
-from protocol.run_index import AGAIN, COST, FIT, GIVEN_UP, LEDGERS, POLICY_SUFFIX, REPORT, SCENARIO, VALIDATION, Index
+from protocol.run_index import (
+    AGAIN,
+    COST,
+    FIT,
+    GIVEN_UP,
+    LEDGERS,
+    POLICY_SUFFIX,
+    REPORT,
+    SCENARIO,
+    VALIDATION,
+    Index,
+    policy_file,
+)
 from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
@@ -314,8 +326,8 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
     """Read the policies by curator of the first repeat; also return complaints on those that cannot be read."""
     policies, complaints = {}, []
     for name in index.names("curator"):
-        file = f"{LEDGERS}/{name}{POLICY_SUFFIX}"
-        if "/" in name or file not in index.files:
+        file = f"{LEDGERS}/{policy_file(name)}"
+        if file not in index.files:
             complaints.append(f"the run has no policy of {printable(name)}")
             continue
         try:
@@ -334,7 +346,7 @@ def _check_policies(
     complaints = []
     names = learner_names(index)
     for name, policy in policies.items():
-        file = f"{LEDGERS}/{printable(name)}{POLICY_SUFFIX}"
+        file = f"{LEDGERS}/{policy_file(printable(name))}"
         if policy.name != name:
             complaints.append(f"{file} is of another curator ({printable(policy.name)})")
         if name in ledgers:

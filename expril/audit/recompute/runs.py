@@ -42,7 +42,6 @@ from protocol.run_index import (
     LEDGERS,
     LOCAL,
     METRICS,
-    POLICY_SUFFIX,
     PREDICTIONS,
     PROGRESS,
     REPORT,
@@ -57,6 +56,7 @@ from protocol.run_index import (
     TranscriptEntry,
     decode_index,
     decode_transcript,
+    policy_file,
     unsigned,
 )
 from protocol.strict_toml import decode_text, read_toml
@@ -244,7 +244,7 @@ def check_list(index: Index) -> list[str]:
     by_nature = [STUDY, COST] if is_deployed(index) else [SCENARIO, METRICS, REPORT]
     needed = [*by_nature, *(f"{TRANSCRIPTS}/{entry.file}" for entry in index.transcripts)]
     needed += [f"{LEDGERS}/{entry.file}" for entry in index.ledgers]
-    needed += [f"{LEDGERS}/{entry.curator}{POLICY_SUFFIX}" for entry in index.ledgers]
+    needed += [f"{LEDGERS}/{policy_file(entry.curator)}" for entry in index.ledgers]
     complaints += [f"the run's list has no digest of {printable(name)}" for name in needed if name not in index.files]
     if not index.transcripts:
         complaints.append("the run's list names no transcript: it proves nothing")
