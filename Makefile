@@ -18,7 +18,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel held measures check format bench vectors install curator-lock peers clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench vectors install curator-lock peers clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -43,6 +43,15 @@ test-all: $(STAMP)
 # As other processors round, see docs/development.md; JITTER="--seeds 1 tests/learner_node" for less.
 test-jitter: $(STAMP)
 	$(BIN)/python tests/support/jitter $(JITTER)
+
+# axe-core in a cache folder, by npm.
+axe: $(STAMP)
+	$(BIN)/python tests/support/axe.py
+
+# Every kind of page in a browser: on a phone, in the dark, on paper, by keyboard, and as axe-core reads it; see docs/development.md.
+pages: $(STAMP)
+	-$(BIN)/python tests/support/axe.py
+	$(PYTEST) -m browser tests/system/test_pages.py tests/system/test_browser.py
 
 # What this tree's commands print and write, beside what those of the commit BASE do; see docs/development.md.
 held: $(STAMP)
