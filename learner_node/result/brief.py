@@ -175,7 +175,10 @@ def _privacy(facts: Object) -> Iterator[str]:
 
 def _cost(facts: Object) -> Iterator[str]:
     """Whether to join, what was spent, and what is left at least to other studies."""
-    yield "Whether joining paid is for each hospital to see: on its own records, with this model and without."
+    yield (
+        "Whether joining paid, only each hospital can see: expril predict --score holds this model against the "
+        "hospital’s own regression, on its own patients."
+    )
     curators, cards = facts["cost"]["curators"], facts["cards"]
     groups: dict[tuple[str, str], list[str]] = {}
     for name, curator in curators.items():

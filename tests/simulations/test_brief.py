@@ -1,6 +1,8 @@
 """The brief on top of a run's page: five questions, answered from the report alone, and each answer's opposite."""
 
+import dataclasses
 import math
+import re
 from fractions import Fraction
 
 import msgspec
@@ -147,7 +149,7 @@ def test_a_brief_is_on_the_page_and_in_markdown_with_its_figure_and_not_on_a_ter
     assert "| b | 8 |" in text
     assert list(as_terminal(document)) == []
     empty = Document("kind", "subject", "headline", sections=[Section("", [Brief(entries, [None]), Text("x")], PAPER)])
-    assert 'class="beside"' not in as_page(empty)
+    assert 'class="exhibit"' not in as_page(empty)
 
 
 def test_the_five_answers_come_first_on_the_page_and_in_markdown():
@@ -674,3 +676,32 @@ def test_names_in_a_sentence():
     assert series(["a", "b"]) == "a and b"
     assert series(["a", "b", "c"]) == "a, b and c"
     assert series([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+
+
+PAPERS = {"A4": (8.27, 11.69), "letter": (8.5, 11.0)}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("hospitals", [4, 30])
+def test_the_brief_fills_one_screen_and_one_printed_sheet(browser, tmp_path, hospitals):
+    shown = joined(*([0.1, -0.1, 0.0] * 10)[:hospitals])
+    purpose = {"purpose": "Who of the seriously ill dies in hospital?"}
+    shown = msgspec.structs.replace(shown, learners=(msgspec.structs.replace(shown.learners[0], **purpose),))
+    document = run_document(shown)
+    (first,) = (section for section in document.sections if any(isinstance(block, Brief) for block in section.present))
+    pages = {"whole": document, "brief": dataclasses.replace(document, sections=[first, Section("", [Text("End.")])])}
+    for name, page in pages.items():
+        (tmp_path / f"{name}.html").write_text(as_page(page), encoding="utf-8")
+    with browser.open(tmp_path / "whole.html") as tab:
+        bottoms = tab.run(
+            "[...document.querySelectorAll('.brief article, .exhibit')].map(e => e.getBoundingClientRect().bottom)"
+        )
+        assert len(bottoms) == 6
+        assert max(bottoms) <= 900
+        tab.show(media="print")
+        assert tab.run("getComputedStyle(document.querySelector('section:has(> .brief)')).breakAfter") == "page"
+    with browser.open(tmp_path / "brief.html") as tab:
+        for width, height in PAPERS.values():
+            data = tab.pdf(paperWidth=width, paperHeight=height)
+            assert len(re.findall(rb"/Type\s*/Page\b", data)) == 2  # the brief, and what follows it
