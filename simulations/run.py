@@ -51,7 +51,17 @@ from simulations.run_page import read_runs, rewrite_page
 from simulations.scenario import LearnerScenario
 from simulations.scoring import MEASURES, RepeatScore, bounded
 
-LEARNER_FIELDS = ("learner", "strategy", "pooling", "epsilon_claimed", "epsilon_spent", "studies", "pooled", "sites")
+LEARNER_FIELDS = (
+    "learner",
+    "strategy",
+    "pooling",
+    "epsilon_claimed",
+    "epsilon_spent",
+    "studies",
+    "pooled",
+    "sites",
+    "joining",
+)
 """Fields of a learner's report that are in a run's summary."""
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 Say = Callable[[str, str], None]
