@@ -198,8 +198,14 @@ class MeanScore:
     """The mean over repeats of a score or of a difference, with its variance and degrees of freedom."""
 
     value: float
-    variance: float
+    of_patients: float  # the variance that is due to which patients are tested
+    of_models: float  # the variance that is due to training records, noise and learner
     freedom: float
+
+    @property
+    def variance(self) -> float:
+        """The variance V of the module's description."""
+        return self.of_patients + self.of_models
 
     @property
     def quantile(self) -> float:
@@ -229,7 +235,7 @@ def mean_score(
     variance = of_patients + of_models
     shares = [(of_patients, max(size - 1.0, 1.0)), (of_models, repeats - 1.0)]
     spread = sum((part / variance) ** 2 / freedom for part, freedom in shares if part) if variance else 0.0
-    return MeanScore(float(np.mean(values)), variance, 1.0 / spread if spread else max(size - 1.0, 1.0))
+    return MeanScore(float(np.mean(values)), of_patients, of_models, 1.0 / spread if spread else max(size - 1.0, 1.0))
 
 
 def joining_of(curator: str, repeats: Sequence[JoiningScores], measure: MeasureName) -> Joining:
@@ -290,17 +296,25 @@ class _Comparison:
         return None if mean is None else _interval(mean.value, *self._limits(name, mean, mean.quantile), most=1.0)
 
     def _limits(self, name: str, mean: MeanScore, quantile: float) -> tuple[float, float]:
-        """Ends of a score's interval: of a share by Wilson (1927), at the number of units that has this variance."""
+        """Ends of a score's interval.
+
+        Of a share they are Wilson's (1927), at the number of units that has the patients' variance; what is due to the
+        models is added in quadrature.
+        """
         value = mean.value
         if name == CONSTANT and self._continuous:
             return value, value  # by definition
         if not self._share:
             return value - quantile * mean.variance**0.5, value + quantile * mean.variance**0.5
-        size = value * (1.0 - value) / mean.variance if mean.variance and 0.0 < value < 1.0 else self._size
+        size = value * (1.0 - value) / mean.of_patients if mean.of_patients and 0.0 < value < 1.0 else self._size
         squared = quantile**2 / size
         middle = (value + squared / 2.0) / (1.0 + squared)
         reach = float(np.sqrt(squared * (value * (1.0 - value) + squared / 4.0))) / (1.0 + squared)
-        return max(middle - reach, 0.0), min(middle + reach, 1.0)
+        below, above = (
+            float(np.hypot(end, quantile * mean.of_models**0.5))
+            for end in (value - middle + reach, middle + reach - value)
+        )
+        return max(value - below, 0.0), min(value + above, 1.0)
 
     def _difference(self, first: str, second: str) -> ScoreInterval | None:
         """A paired difference of shares by Newcombe's square-and-add (1998, method 10), of R^2 by Student's law."""

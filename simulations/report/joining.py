@@ -239,6 +239,12 @@ def joining_table(report: RunReport) -> Table[Row] | None:
     if any(row.joining.others for group in groups for row in group.rows):
         columns.insert(4, _number("all\nothers", lambda joining: joining.others))
     summaries = [joining_summary(learner) for learner in report.learners if learner.joining]
-    note = "\n".join([*(summaries if len(summaries) == 1 else ()), _coverage(report)])
+    note = "\n".join(
+        [
+            *(summaries if len(summaries) == 1 else ()),
+            f"own: {words.best} learnt and tuned on the hospital's own records, without privacy",
+            "difference: federation less own, on the same patients, with a 95 % interval (docs/joining.md)",
+        ]
+    )
     table = Table(f"does joining pay? {report.lead} on each hospital's own test patients", columns, groups, note=note)
     return table if len(groups) > 1 else table.without("learner")
