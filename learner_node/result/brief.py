@@ -101,7 +101,8 @@ def _worth(facts: Object) -> Iterator[str]:
         yield f"It explains {hundred(value)} % ({outward(low, high)}) of the differences between {noun.plural}{better}."
     if errors is not None and errors["mean_absolute_error"]:
         value, low, high = errors["mean_absolute_error"]
-        yield f"On average it is off by {plain_number(value)} ({plain_number(low)} to {plain_number(high)})."
+        off = f"{plain_number(value)} {facts.get('units', '')}".rstrip()
+        yield f"On average it is off by {off} ({plain_number(low)} to {plain_number(high)})."
     estimated = expected is not None or validation is not None or (errors is not None and errors["r2"] is not None)
     if validation is not None:
         yield from _listed(validation, facts["positive"] or "", noun)

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from expril.report.chart import Axis, Strip, Tick
-from expril.report.document import PAPER, Block, Code, Document, Facts, Heading, Section, Text
-from expril.report.numbers import count
+from expril.report.document import PAPER, Block, Code, Document, Facts, Fold, Heading, Section, Text
+from expril.report.numbers import count, plain_number
 from expril.report.table import Cell, Column, Table
 from learner_node.result.brief import study_brief
+from learner_node.result.shapes import NamedBin, Shape, shape_blocks, shape_table
 from protocol.rationals import named_parts, written
 
 MODEL, CONSTANT = 0, 5
@@ -54,6 +55,7 @@ def study_document(facts: Object) -> Document:
             Section("", [study_brief(facts, _figure(facts))], PAPER),
             _worth(facts),
             *_validated(facts),
+            *_added_up(facts),
             _by_curator(facts),
             _cost(facts),
             _left_out(facts),
@@ -126,9 +128,10 @@ def _worth(facts: Object) -> Section:
         )
     notes = []
     if errors and errors["mean_absolute_error"]:
+        absolute, squared = (_amounts(errors[f"mean_{kind}_error"]) for kind in ("absolute", "squared"))
         notes.append(
-            f"Mean absolute error {triple(errors['mean_absolute_error'])}, in units of the label; mean squared error "
-            f"{triple(errors['mean_squared_error'])}. A part of epsilon asked for these errors, and for the labels’ "
+            f"Mean absolute error {absolute}, in {facts.get('units') or 'units of the label'}; mean squared error "
+            f"{squared}. A part of epsilon asked for these errors, and for the labels’ "
             "squared distances from their mean."
         )
     if expected:
@@ -138,6 +141,36 @@ def _worth(facts: Object) -> Section:
     notes += [f"Note: {facts['advice']}."] if facts["advice"] else []
     notes += [f"The validation brought nothing: {facts['validation_failure']}"] if facts["validation_failure"] else []
     return Section("What the model is worth", [Text(lead), *(Text(note, "fine") for note in notes)])
+
+
+def _amounts(interval: Interval) -> str:
+    """A number of any size and its interval, as text."""
+    value, low, high = map(plain_number, interval)
+    return f"{value} ({low} to {high})"
+
+
+def _added_up(facts: Object) -> list[Section]:
+    """The terms of an additive model; empty of another model, and of a result of an earlier version."""
+    shapes = [
+        Shape(
+            part["attribute"],
+            [NamedBin(**bin_) for bin_ in part["bins"]],
+            part["units"],
+            part["description"],
+            part["bounds"] and tuple(part["bounds"]),
+        )
+        for part in facts.get("parts", ())
+    ]
+    if not shapes:
+        return []
+    lead = (
+        f"The log-odds of “{facts['positive']}” are an intercept and, for each attribute, the value of the record’s "
+        "bin; +0.69 doubles the odds. Steps and points are estimates from the noisy answers, less their mean over the "
+        "records; bands and bars hold the truth with a probability of 95 % where the attributes’ contributions really "
+        "add up. The first and the last step go on beyond the drawing."
+    )
+    fold = Fold("All numbers", [shape_table(shapes)])
+    return [Section("What the model adds up", [Text(lead), *shape_blocks(shapes, MODEL, "the model"), fold])]
 
 
 def _validated(facts: Object) -> list[Section]:

@@ -5,7 +5,7 @@ The learner signs a list of all files except the page and `local`, like a simula
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from learner_node.result.document import study_document
 from learner_node.result.listing import listed_digests, save_index
 from learner_node.scores.estimates import AccuracyEstimate
 from learner_node.scores.prevalence import Prevalence, estimate_prevalences
+from learner_node.strategies.additive import AdditiveModel
 from learner_node.strategies.base import ClassesEstimate, NumberModel, SourceEstimate, assumed_size
 from learner_node.study.learn import Learned
 from learner_node.study.pooling import POOLED
@@ -50,6 +51,7 @@ from protocol.run_index import (
     file_name,
     transcript_file,
 )
+from protocol.schema import NumericAttribute
 
 JOURNAL = "journal"
 SYNTHETIC = "synthetic.csv"
@@ -160,6 +162,8 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
         "expected": None if accuracy is None else _expected(accuracy),
         "expected_errors": _expected_errors(learned),
         "expected_recalls": _expected_recalls(learned),
+        "units": learned.schema.measure(learned.schema.label),
+        "parts": _parts(learned),
         "shares": {name: [share.share, share.low, share.high] for name, share in learned.shares().items()},
         "by_curator": by_curator(learned, validation),
         "validation": None if validation is None else _validated(validation),
@@ -284,6 +288,27 @@ def _expected_recalls(learned: Learned) -> Object | None:
 
 def _ends(interval: Any) -> list[float]:
     return [float(interval.value), float(interval.low), float(interval.high)]
+
+
+def _parts(learned: Learned) -> list[Object]:
+    """What each attribute adds to an additive model, the strongest first; empty of another model."""
+    models, schema = learned.models.get(POOLED, []), learned.schema
+    if not models or not isinstance(models[-1], AdditiveModel):
+        return []
+    parts = []
+    for shape in models[-1].shape_functions:
+        attribute = schema.find(shape.attribute)
+        number = attribute if isinstance(attribute, NumericAttribute) else None
+        parts.append(
+            {
+                "attribute": shape.attribute,
+                "units": schema.measure(shape.attribute),
+                "description": attribute.description if attribute else "",
+                "bounds": None if number is None else [number.lower, number.upper],
+                "bins": [asdict(bin_) for bin_ in shape.bins],
+            }
+        )
+    return parts
 
 
 def _validated(validation: Validation) -> Object:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, line_chart, make_axis, tight_axis
 from expril.report.document import Block, Charts, Grid, Heading, Text
@@ -56,6 +56,18 @@ class Bin(Protocol):
     @property
     def upper(self) -> float:
         """Upper end of its band."""
+
+
+class NamedBin(NamedTuple):
+    """A bin as a result's file names its parts."""
+
+    label: str
+    low: float | None
+    high: float | None
+    share: float
+    log_odds: float
+    lower: float
+    upper: float
 
 
 @dataclass(frozen=True)

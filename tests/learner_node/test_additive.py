@@ -27,6 +27,7 @@ from learner_node.models.label_model.additive import (
     source_masses,
     tied_bins,
 )
+from learner_node.result.folder import _parts
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.study.budget import Budget
@@ -102,6 +103,15 @@ def shapes(learned):
 @pytest.fixture(scope="module")
 def learned():
     return study()
+
+
+def test_a_result_has_what_each_attribute_adds_as_the_model_has_it(learned):
+    parts = _parts(learned)
+
+    assert [part["attribute"] for part in parts] == [shape.attribute for shape in learned.model().shape_functions]
+    age = next(part for part in parts if part["attribute"] == "age")
+    assert [bin_["log_odds"] for bin_ in age["bins"]] == [bin_.log_odds for bin_ in shapes(learned)["age"].bins]
+    assert age["bounds"] == [SCHEMA.find("age").lower, SCHEMA.find("age").upper]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_a
     assert "It explains 40 % (−20 to 70) of the differences between records, so it is not shown to be better" in page
     assert "On average it is off by 3.25 (2.5 to 4)." in page
     assert "It recognises 60 of 100 (50 to 75) that are" not in page
-    assert "3.250" in page
+    assert "Mean absolute error 3.25 (2.5 to 4), in units of the label" in page
     assert "0.750" in page
     assert "Of them 32 of 100 (21 to 44) have the outcome “&lt;script" in page
     assert HOSTILE not in page
@@ -201,3 +201,27 @@ def test_costs_that_differ_are_said_apart_and_many_by_their_ends():
     assert "It cost a and b a privacy loss of 1. It cost c and d a privacy loss of 2." in answers(cost=two)[4]
     four = cost | {"curators": {name: one | {"spent": str(n)} for n, name in enumerate(names, 1)}}
     assert "It cost the hospitals a privacy loss of 1 to 4; see below." in answers(cost=four)[4]
+
+
+def test_an_additive_model_is_drawn_with_its_units_and_a_result_without_one_is_not():
+    bins = [
+        {"label": "below 1.0", "low": None, "high": 1.0, "share": 0.4, "log_odds": -0.5, "lower": -0.8, "upper": -0.2},
+        {"label": "1.0 or more", "low": 1.0, "high": None, "share": 0.6, "log_odds": 0.6, "lower": 0.3, "upper": 0.9},
+    ]
+    part = {"attribute": HOSTILE, "units": "mg/dl", "description": HOSTILE, "bounds": [0.0, 25.0], "bins": bins}
+    page = page_of(told(parts=[part], positive="died"))
+
+    assert "The log-odds of “died” are an intercept" in page
+    assert "below 1.0: log-odds −0.50 (−0.80 to −0.20), odds times 0.61, 40 % of the records" in page
+    assert "mg/dl" in page
+    assert HOSTILE not in page
+    assert "What the model adds up" not in page_of(told())
+    assert "What the model adds up" not in page_of(told(parts=[]))
+
+
+def test_errors_of_a_number_have_its_unit():
+    errors = {"r2": [0.4, 0.2, 0.7], "mean_absolute_error": [45_245.6, 38_332.1, 45_245.7]}
+    errors |= {"mean_squared_error": [16.0, 9.0, 25.0]}
+    page = page_of(told(expected=None, expected_errors=errors, units="US dollars"))
+    assert "On average it is off by 45,200 US dollars (38,300 to 45,200)." in page
+    assert "Mean absolute error 45,200 (38,300 to 45,200), in US dollars" in page
