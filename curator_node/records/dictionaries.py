@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -56,9 +57,19 @@ class Dictionary:
 
     def find(self, name: str) -> Entry | None:
         """The entry of a column of the records; letters' case counts only where two entries differ in nothing else."""
-        exact = [entry for entry in self.entries if entry.name == name]
-        near = exact or [entry for entry in self.entries if entry.name.casefold() == name.casefold()]
+        near = self._by_name.get(name) or self._by_folded_name.get(name.casefold(), [])
         return replace(near[0], name=name) if len(near) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Entry]]:
+        return {entry.name: [entry] for entry in self.entries}
+
+    @cached_property
+    def _by_folded_name(self) -> dict[str, list[Entry]]:
+        table: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            table.setdefault(entry.name.casefold(), []).append(entry)
+        return table
 
 
 def read_dictionary(path: Path, columns: Collection[str] = ()) -> Dictionary:
@@ -73,6 +84,8 @@ def read_dictionary(path: Path, columns: Collection[str] = ()) -> Dictionary:
         ConfigurationError: there is no such file, it is no such table, no column gives the names, or two rows are about
             one name.
     """
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods") and path.is_file():
+        raise ConfigurationError(f'the data dictionary {path} is a workbook; save its sheet as "CSV UTF-8"')
     text = read_text_file(path, "data dictionary").lstrip("\r\n\ufeff")
     heading, *rows = _cells(text, path) or [[]]
     keys = [_key(title) for title in heading]
@@ -96,14 +109,15 @@ def read_dictionary(path: Path, columns: Collection[str] = ()) -> Dictionary:
     named = tuple(entry for entry in entries if entry.name)
     if not named:
         raise ConfigurationError(f"the data dictionary {path} names no column; give each column of the records a row")
-    twice = first_repeated(entry.name for entry in named)
+    names = {name.casefold() for name in columns}
+    twice = first_repeated(entry.name for entry in named if not names or entry.name.casefold() in names)
     if twice:
         raise ConfigurationError(
             f"the data dictionary {path} has two rows about {twice!r}; give each column of the records one row, with "
             "all of its levels in one cell"
         )
     unused = tuple(title.strip() for title, key in zip(heading, keys, strict=True) if key and key not in used)
-    return Dictionary(form, named, unused)
+    return Dictionary(form, tuple({entry.name: entry for entry in reversed(named)}.values())[::-1], unused)
 
 
 def _cells(text: str, path: Path) -> list[list[str]]:

@@ -140,9 +140,10 @@ def _entries(columns: Sequence[str], book: Dictionary | None, path: Path | None)
     entries = [_entry(name, place, book) for place, name in enumerate(columns, start=1)]
     if book is not None and all(entry.left_out in (_UNDOCUMENTED, "without a name") for entry in entries):
         # Not a name of either is quoted: the first line of a file without names is a record.
+        raw = ", as in REDCap's export of raw data" if book.form == "REDCap" else ""
         raise ConfigurationError(
             f"none of the {len(columns)} columns is in the data dictionary {path}; check that it is the dictionary of "
-            "these records, and that their first line holds the names of the columns"
+            f"these records, and that their first line holds the names that it has{raw}"
         )
     return entries
 
@@ -235,6 +236,23 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{', '.join(texts)}]"
 
 
+def _long_list(key: str, items: Sequence[str]) -> str:
+    """A key with a list, on several lines where it is long."""
+    line = f"{key} = {_list(items)}"
+    if len(line) <= _LINE:
+        return line
+    lines = [""]
+    for item in items:
+        if len(lines[-1]) + len(item) > _LINE:
+            lines.append("")
+        lines[-1] += f"  {item}," if not lines[-1] else f" {item},"
+    return "\n".join([f"{key} = [", *lines, "]"])
+
+
+_LINE = 110
+"""Most characters of a line of levels."""
+
+
 def _value(bound: float | dt.date | None) -> str:
     """A bound as TOML has it, or the sign of an open one."""
     if bound is None:
@@ -297,7 +315,7 @@ def _label_lines(entry: Entry | None) -> Iterator[str]:
     if entry.kind == "categorical" or not entry.kind:
         if 2 <= len(entry.levels) <= MOST_CLASSES:
             second = "  # the second is the positive class: swap the two if it is the other" * (len(entry.levels) == 2)
-            yield f"classes = {_list(map(_text, _classes(entry)))}{second}"
+            yield _long_list("classes", [_text(level) for level in _classes(entry)]) + second
         else:
             number = "" if entry.kind else "; or, if it is a number: label_bounds = [0, 100]"
             yield f"classes = {_list([_text(OPEN)] * 2)}  # of two, the second is the positive class{number}"
@@ -337,7 +355,7 @@ def _attribute_lines(entry: Entry) -> Iterator[str]:
         yield '# levels = ["no", "yes"]'
     elif entry.kind == "categorical":
         yield 'kind = "categorical"'
-        yield f"levels = {_list(map(_text, entry.levels or [OPEN]))}"
+        yield _long_list("levels", [_text(level) for level in entry.levels or [OPEN]])
     else:
         yield 'kind = "numeric"'
         if entry.kind == "date":

@@ -511,6 +511,36 @@ def test_a_column_that_is_not_there_is_named(tmp_path, options, message):
         draft_schema(records(tmp_path, ["age", "hospdead"]), **options)
 
 
+def test_a_dictionary_of_many_tables_may_repeat_what_the_records_do_not_have(tmp_path):
+    book = write(tmp_path, "table,name,type\na,row,int\nb,row,int\nb,age,int\n")
+    assert draft_schema(records(tmp_path, ["age", "y"]), book, label="y").attributes == ("age",)
+    with pytest.raises(ConfigurationError, match="two rows about 'row'"):
+        draft_schema(records(tmp_path, ["age", "row"]), book)
+
+
+def test_a_long_list_of_levels_is_on_several_lines(tmp_path):
+    levels = [f"level number {number}" for number in range(40)]
+    book = write(tmp_path, f"name,type,values\nx,factor,{'; '.join(levels)}\ny,factor,{'; '.join(levels)}\n")
+    draft = draft_schema(records(tmp_path, ["x", "y"]), book, label="y")
+    assert max(map(len, draft.text.splitlines())) < 130
+    schema = read_schema_file(draft.text).schema
+    assert list(schema.attributes[0].levels) == list(schema.classes) == levels
+
+
+def test_a_workbook_is_to_be_saved_as_csv(tmp_path):
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    with pytest.raises(ConfigurationError, match="is a workbook; save its sheet"):
+        read_dictionary(tmp_path / "book.xlsx")
+
+
+def test_names_are_found_whatever_their_case_unless_two_differ_in_it_alone(tmp_path):
+    book = read_dictionary(write(tmp_path, "name\nAGE\nX\nx\n"))
+    assert book.find("age").name == "age"
+    assert book.find("x").name == "x"
+    assert book.find("X").name == "X"
+    assert book.find("y") is None
+
+
 def test_a_dictionary_of_other_records_is_refused_without_quoting_a_column(tmp_path):
     """What is taken for names may be a record of a file without names."""
     with pytest.raises(ConfigurationError, match="none of the 2 columns is in the data dictionary") as caught:
