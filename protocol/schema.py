@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from protocol.errors import printable
 from protocol.mistakes import first_repeated
 
 MOST_MAGNITUDE = 1e15
@@ -197,6 +198,27 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if any(getattr(self, key) != getattr(other, key) for key in _LABEL_KEYS):
             names.append(self.label)
         return names
+
+    def differences_in_words(self, other: "Schema") -> tuple[str, str]:
+        """The first five names of `differences`, with both units where these differ; then what to do about units.
+
+        Either schema may come from a peer: the texts are made printable.
+        """
+        names = self.differences(other)
+        texts, advice = [], ""
+        for name in names:
+            text = repr(printable(name, 50))
+            units = self.measure(name), other.measure(name)
+            if self.declares(name) and other.declares(name) and units[0] != units[1]:
+                first, second = (repr(printable(unit, 50)) if unit else "no units" for unit in units)
+                text += f" (in {first}, not {second})"
+                advice = "values in different units are never pooled: the stewards agree on one, letter by letter"
+            texts.append(text)
+        return ", ".join(texts[:5]), f"; {advice}, and convert" if advice else ""
+
+    def declares(self, name: str) -> bool:
+        """Whether the name is an attribute's or the label's."""
+        return name in self._by_name or name == self.label
 
 
 _LABEL_KEYS = ("label", "classes", "label_bounds", "label_units")

@@ -113,10 +113,10 @@ def _read_by(models: Schema, local: Schema | None) -> Schema:
     """The model's schema with a site's own sentinels."""
     if local is None:
         return models
-    if differing := local.differences(models):
+    if local.differences(models):
         raise ConfigurationError(
-            f"the schema differs from the model's in {', '.join(map(repr, differing))}; the model predicts for records "
-            "that mean the same"
+            f"the schema differs from the model's in {local.differences_in_words(models)[0]}; the model predicts for "
+            "records that mean the same"
         )
     attributes = {attribute.name: attribute for attribute in local.attributes}
     return msgspec.structs.replace(

@@ -180,7 +180,7 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
     largest = [party for party in parties if len(party) == most]
     if len(largest) > 1:
         first, second = (cards[party[0]].schema for party in largest[:2])
-        differing, advice = _differences(first, second)
+        differing, advice = first.differences_in_words(second)
         largest = [party for party in largest if fits(cards[party[0]].schema)]
         if len(largest) != 1:
             names = [party[0] for party in parties if len(party) == most]
@@ -193,7 +193,7 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
     reasons = {}
     for name, card in cards.items():
         if name not in largest[0]:
-            differing, advice = _differences(card.schema, chosen)
+            differing, advice = card.schema.differences_in_words(chosen)
             reasons[name] = f"its card describes {differing} differently from {examples}{advice}"
     return _with_sentinels(chosen, [cards[name].schema for name in largest[0]]), reasons
 
@@ -212,21 +212,6 @@ def _with_sentinels(schema: Schema, shared: Sequence[Schema]) -> Schema:
         missing = tuple(kept[:MOST_SENTINELS]) or UNSET
         attributes.append(attribute if missing == attribute.missing else replace(attribute, missing=missing))
     return replace(schema, attributes=tuple(attributes))
-
-
-def _differences(first: Schema, second: Schema) -> tuple[str, str]:
-    """The names that two schemas describe differently, with units where these differ; and then what to do."""
-    names = first.differences(second)
-    measures = {name: (first.measure(name), second.measure(name)) for name in names}
-    listed = []
-    for name in names[:5]:
-        mine, theirs = (repr(printable(measure, 50)) if measure else "no units" for measure in measures[name])
-        listed.append(repr(printable(name, 50)) + (f" (in {mine}, not {theirs})" if mine != theirs else ""))
-    if all(mine == theirs for mine, theirs in measures.values()):
-        return ", ".join(listed), ""
-    return ", ".join(listed), (
-        "; values in different units are never pooled: the stewards agree on one, letter by letter, and convert"
-    )
 
 
 def implausible_cards(cards: Mapping[str, Card], source_size: int) -> dict[str, str]:

@@ -231,6 +231,9 @@ def test_a_hospital_that_counts_in_other_units_is_left_out_and_told_so():
     }
     with pytest.raises(ConfigurationError, match=r"describe 'dose' \(in 'mg', not 'g'\) differently; .*; values in"):
         common_schema(cards_of(mg, grams), lambda schema: True)
+    more = Schema((*mg.attributes, NumericAttribute("weight", 0, 9, units="kg")), "sick", ("no", "yes"))
+    _, left_out = common_schema(cards_of(mg, more, mg), never)
+    assert left_out == {"site-1": "its card describes 'weight' differently from site-0, site-2"}
     days = [attribute_schema(days_since=day) for day in ("2015-01-01", "2016-01-01")]
     with pytest.raises(ConfigurationError, match=r"\(in 'days since 2015-01-01', not 'days since 2016-01-01'\)"):
         common_schema(cards_of(*days), lambda schema: True)
