@@ -258,7 +258,9 @@ def find_model(folder: Path, learner: str | None = None, repeat: int = 0) -> Pat
         raise ConfigurationError(f"{folder} holds no models; simulate keeps those of the first repeat (--models)")
     if not matches:
         raise ConfigurationError(f"{folder} holds no such model; it holds those of {printable(there, 1000)}")
-    raise ConfigurationError(f"{folder} holds several models; say whose: learner=... of {printable(there, 1000)}")
+    raise ConfigurationError(
+        f"{folder} holds several models; say whose (learner=..., --learner): {printable(there, 1000)}"
+    )
 
 
 def _read(path: Path) -> tuple[_Header, Arrays]:

@@ -154,8 +154,8 @@ def _check_site(model: StudyModel, site: Site) -> None:
     if choices != 1:
         problem = "say which one predicts" if not choices else "choose it in one way"
         raise ConfigurationError(
-            f"each site has a model of its own ({', '.join(names)}): {problem}, by a site's name, by a column that "
-            "names each record's site, or by mixing all of them"
+            f"each site has a model of its own ({', '.join(names)}): {problem}, by a site's name (--site), by a "
+            "column that names each record's site (--site-column), or by mixing all (--mixed)"
         )
 
 

@@ -274,7 +274,7 @@ def test_a_folder_s_model_is_chosen_by_its_learner(records):
         )
     out = path.parent / "p.csv"
     said = run("predict", folder.parent, path, "--out", out, code=2).stderr
-    assert "say whose: learner=... of ada in repeat 0, bo in repeat 0" in said
+    assert "say whose (learner=..., --learner): ada in repeat 0, bo in repeat 0" in said
     run("predict", folder.parent, path, "--out", out, "--learner", "bo")
     expected = expril.load(folder / "bo.safetensors").predict_proba(table)
     assert pl.read_csv(out)["P(yes)"].to_list() == expected[:, 1].tolist()

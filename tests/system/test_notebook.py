@@ -47,6 +47,7 @@ def test_a_first_study_goes_from_keys_to_predictions_and_an_audit(tmp_path):
     value, low, high = map(float, validated.groups())
     assert 0.5 < low < value < high <= 1  # better than no model, by answers alone
     assert float(re.search(r"^AUC on 69 new patients: (.*)$", done.stdout, re.MULTILINE)[1]) > 0.5
+    assert re.search(r"^  AUC +0\.500 +0\.\d", done.stdout, re.MULTILINE)  # on a hospital's own patients
     assert len(re.findall(r"^  ada +2 +1\.5 +0 +0\.5 ", done.stdout, re.MULTILINE)) == 2  # what is left at each
     assert "4 transcripts: 4 proven" in done.stdout
     assert "cost.json says that north charged 1/2, at most 3/2; the transcripts prove 3/2" in done.stdout
