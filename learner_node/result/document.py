@@ -245,8 +245,8 @@ def _by_curator(facts: Object) -> Section:
     if facts["pooling"] == "secure":
         lead = "Only sums over curators were opened, so nothing is known of any one of them."
     further = (
-        "What a hospital would reach alone, only the hospital can compute, on its own records. “expril predict --score” "
-        "shows it there, beside what this model reaches for the same patients."
+        "What a hospital would reach alone, only the hospital can compute, on its own records. “expril predict "
+        "--score” shows it there, beside what this model reaches for the same patients."
     )
     table = Table.of("Curator by curator", columns, rows)
     return Section("Curator by curator", [Text(lead), table if rows else None, Text(further, "fine")])
