@@ -207,13 +207,15 @@ def _head(
         source += f" and {form} {dictionary.name}"
     lines = [f"A schema drafted from {source}."]
     if public:
-        lines += ["The records were said to be public: what is marked so was read from their values."]
+        lines += [
+            "The records were said to be public: what is marked so was read from their values. Knowledge is better.",
+        ]
     else:
-        lines += ["No value of a record was read."]
-    lines += [
-        "All that stands here is published. Write it from knowledge - code book, devices, what a living patient can",
-        'have - and never from the records. Put a figure or a text for each "?". docs/schema.md helps.',
-    ]
+        lines += [
+            "No value of a record was read. Write what is open from knowledge - code book, devices, what a living",
+            "patient can have - and never from the records.",
+        ]
+    lines += ['Put a number or a text for each "?". All but comments is published on the card. docs/schema.md helps.']
     if left_out:
         lines += ["", "Columns that are left out, and why; to have one, write its [[attributes]] below:"]
         for reason in dict.fromkeys(left_out.values()):

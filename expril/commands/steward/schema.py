@@ -76,7 +76,7 @@ def _show(draft: "Draft", out: Path) -> None:
     if draft.label_needs:
         sys.stdout.write(f"{draft.label_needs}\n")
     if draft.finished:
-        sys.stdout.write("nothing is open; read it through, as all of it is published\n")
+        sys.stdout.write("nothing is open; read it through, as all but comments is published\n")
     else:
         sys.stdout.write('replace each "?" in it; expril curator check names those that are left\n')
     for note in filter(None, (draft.label_note, draft.unit_note)):
