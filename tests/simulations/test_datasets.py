@@ -15,8 +15,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from curator_node.records.schema_file import read_schema_file
 from learner_node.study.cards import counted
 from protocol.errors import ConfigurationError
+from protocol.record_frames import encode_frame
+from protocol.records import MISSING_CODE
 from protocol.run_index import ledger_file, policy_file
 from simulations.datasets import DATASETS, SITE_SPLITS, load_dataset
 from simulations.datasets.ctg import ATTRIBUTES, WORKBOOK, read_records, workbook_digest
@@ -399,6 +402,52 @@ def test_a_readmission_is_prepared_as_documented(data_directory):
         assert ours["number_inpatient"] == float(row["number_inpatient"])
         assert ours["insulin"] == row["insulin"]
         assert ours["race"] == (None if row["race"] == "?" else row["race"])
+
+
+CODES = """
+label = "readmitted"
+classes = ["NO", ">30", "<30"]
+
+[[attributes]]
+name = "number_inpatient"
+kind = "numeric"
+lower = 0
+upper = 20
+
+[[attributes]]
+name = "race"
+kind = "categorical"
+levels = ["Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"]
+
+[[attributes]]
+name = "gender"
+kind = "categorical"
+levels = ["Female", "Male"]
+missing = ["Unknown/Invalid"]
+
+[[attributes]]
+name = "admission_type_id"
+kind = "categorical"
+levels = ["1", "2", "3", "4", "7"]
+missing = ["5", "6", "8"]
+"""
+"""Of the csv as published, with what its code book calls not available, null and not mapped."""
+
+
+@pytest.mark.slow
+def test_a_schema_s_missing_values_are_those_of_rows_prepared_by_hand(data_directory):
+    """All encounters: the sentinels of a schema do what `prepare` does in code."""
+    rows = sorted(published_readmissions(data_directory), key=lambda row: int(row["encounter_id"]))
+    kept = pl.DataFrame([row for row in rows if int(row["discharge_disposition_id"]) not in DIED_OR_HOSPICE])
+    dataset = load_dataset("readmission")
+    prepared = encode_frame(dataset.frame, read_schema_file(dataset.schema_text).schema)
+    published = encode_frame(kept, read_schema_file(CODES).schema)
+    names = {"number_inpatient": "number_inpatient", "race": "race", "gender": "gender"}
+    for name, ours in (names | {"admission_type_id": "admission_type"}).items():
+        assert np.array_equal(published.column(name), prepared.column(ours)), name
+    assert np.count_nonzero(published.column("admission_type_id") == MISSING_CODE) == sum(
+        code in {"5", "6", "8"} for code in kept["admission_type_id"]
+    )
 
 
 def test_diagnoses_are_grouped_as_published():
