@@ -75,7 +75,7 @@ def test_curators_are_apart_where_answers_are_and_a_secure_sum_says_that_it_tell
 def test_errors_and_recalls_are_shown_with_their_intervals_and_untrusted_names_as_text():
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
     page = page_of(told(expected=None, expected_errors=errors, expected_recalls={HOSTILE: [0.6, 0.5, 0.75]}))
-    assert "It explains 40 % (−20 to 70) of the differences between records, so it is not shown to be better" in page
+    assert "It explains 40\xa0% (−20 to 70) of the differences between records, so it is not shown to be better" in page
     assert "On average it is off by 3.25 (2.5 to 4)." in page
     assert "It recognises 60 of 100 (50 to 75) that are" not in page
     assert "Mean absolute error 3.25 (2.5 to 4), in units of the label" in page
