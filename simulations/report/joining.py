@@ -15,6 +15,8 @@ from simulations.report.words import FEW, WORDS, Words, digits
 TITLE = "Does joining pay?"
 OWN = Key(COLOURS - 1, True, "its own regression")
 _EXTREMES = 5
+ENOUGH = 5
+"""Fewest repeats that tell how models vary."""
 VERDICTS = {"pays": "joining pays", "does not pay": "own regression is better", "not shown": "not shown either way"}
 Part = Callable[[Joining], ScoreInterval | None]
 """Takes a score or a difference of a hospital."""
@@ -72,8 +74,12 @@ def joining_summary(learner: LearnerReport) -> str:
     rest = len(verdicts) - pays - worse
     if rest:
         text += f"; for {rest} neither is shown"
+    text += "."
+    if len(verdicts) > FEW:
+        higher = sum(joining.gain is not None and joining.gain.value > 0 for joining in learner.joining)
+        text += f" The federation’s mean score is the higher one at {higher}."
     absent = len(learner.joining) - len(verdicts)
-    return f"{text}." + (f" {count(absent, 'hospital')} cannot be compared." if absent else "")
+    return text + (f" {count(absent, 'hospital')} cannot be compared." if absent else "")
 
 
 def _coverage(report: RunReport) -> str:
@@ -86,10 +92,11 @@ def _coverage(report: RunReport) -> str:
     )
     if report.repeats == 1:
         return f"{text}Of one repeat, the 95 % intervals cover which patients were tested, not how models vary."
-    return (
-        f"{text}The 95 % intervals cover which patients there were, and the noise and training records of one study, "
-        f"as they varied over {report.repeats} repeats."
+    text += (
+        "The 95 % intervals cover which patients there were, and the noise and training records of one study, as they "
+        f"varied over {report.repeats} repeats."
     )
+    return text if report.repeats >= ENOUGH else f"{text} So few repeats tell little about that: intervals are wide."
 
 
 def _drawn(rows: Sequence[Row], words: Words, report: RunReport) -> Iterator[Block]:
@@ -108,7 +115,11 @@ def _drawn(rows: Sequence[Row], words: Words, report: RunReport) -> Iterator[Blo
     ordered = sorted((row for row in rows if row.joining.gain), key=_gain)
     extremes = ordered if len(ordered) <= 2 * _EXTREMES else [*ordered[:_EXTREMES], *ordered[-_EXTREMES:]]
     yield Table("Does joining pay: the hospitals that lose and that gain most", columns, [Group(extremes)])
-    yield Text(f"All {len(rows)} hospitals are listed under “All numbers”.", "fine")
+    yield Text(
+        f"All {len(rows)} hospitals are listed under “All numbers”. Each verdict is at the level of 5 %: where joining "
+        "makes no difference, up to 5 of 100 hospitals get one by chance.",
+        "fine",
+    )
 
 
 def _gain(row: Row) -> float:
