@@ -67,7 +67,7 @@ cells = 10_000
 
 SCHEMA_TEMPLATE = """\
 # What is public about the records. Every key is told in docs/policy.md.
-# expril schema draft begins one from the names of columns and a data dictionary.
+# expril schema draft begins one, in another file, from the names of columns and a data dictionary.
 # Write it from knowledge - code book, devices, what a living patient can have - and never from the records.
 # Remove the leading "# " of what you keep. As it stands, the curator does not start.
 
@@ -198,7 +198,9 @@ def init_site(
 def _todo(folder: Path, *, superlink: str, ca: Path | None, schema: Path | None) -> tuple[str, ...]:
     steps = []
     if schema is None:
-        steps.append(f"write {folder / SCHEMA}: what is public about the records; expril schema draft begins one")
+        steps.append(
+            f"write {folder / SCHEMA}: what is public about the records; expril schema draft begins one in another file"
+        )
     if not any((folder / name).is_file() for name in RECORDS):
         steps.append(f"put the records there: {' or '.join(str(folder / name) for name in RECORDS[:2])}")
     if not superlink:

@@ -181,6 +181,16 @@ def test_a_drafted_schema_with_bounds_opens_a_curator(here, patients, dictionary
     assert "9105 records" in " ".join(finding["text"] for finding in findings)
 
 
+def test_a_check_names_all_that_is_open(here):
+    run("curator", "init", "ward", "--name", "ward")
+    (here / "ward" / "schema.toml").unlink()
+    run("schema", "draft", "support2.csv", "--dictionary", "docs/schema/dictionary.csv", "--out", "ward/schema.toml")
+    done = json.loads(run("curator", "check", "ward", "--json", code=1).stdout)
+    (finding,) = (finding for finding in done["findings"] if finding["about"] == "schema")
+    assert finding["level"] == "stop"
+    assert f"19 attributes need bounds ({', '.join(BOUNDS)})" in finding["text"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dictionary", ["dictionary.csv", "redcap.csv"])
 def test_a_drafted_schema_with_bounds_runs_a_simulation(here, patients, dictionary):
