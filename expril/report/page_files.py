@@ -7,15 +7,16 @@ import csv
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from expril.files import replace_bytes
 from expril.report.document import Block, Cards, Charts, Document, Drawing, Heading, Legend, leaves
-from expril.report.picture import as_picture, has_picture
+from expril.report.picture import Picture, as_picture, has_picture
 from expril.report.png import as_png
 from expril.report.table import Table
 
@@ -34,8 +35,8 @@ class PageFile:
 
     name: str  # of its files, without their ending
     title: str
-    block: Charts | Drawing | Cards | Table[Any]
-    legend: Legend | None = None  # of a table
+    block: Picture
+    legend: Legend | None = None  # of a table or drawing
 
     @cached_property
     def svg(self) -> str:
@@ -50,22 +51,35 @@ class PageFile:
 
 def page_files(document: Document) -> list[PageFile]:
     """Every figure and table that a document's page shows, in its order, each with a name of its own."""
-    titles: dict[str, str] = {}  # name -> title
-    there = []
-    for block, title, legend in _titled(document):
-        name = file_name(
-            block.title if isinstance(block, Cards) else title
-        )  # cards stand under a title with their result
+    places = list(_places(document))
+    times = Counter(place.title for place in places)
+    names: set[str] = set()
+    files = []
+    for place in places:
+        further = place.heading if times[place.title] > 1 and place.heading else ""
+        title = f"{place.title}: {further}" if further else place.title
+        # Cards stand below a title that says their result.
+        name = base = file_name(place.block.title if isinstance(place.block, Cards) else title)
         number = 1
-        while (free := name if number == 1 else f"{name}-{number}") in titles:
+        while name in names:
             number += 1
-        titles[free] = title
-        there.append(PageFile(free, title, block, legend if isinstance(block, Table) else None))
-    return there
+            name = f"{base}-{number}"
+        names.add(name)
+        files.append(PageFile(name, title, place.block, place.legend))
+    return files
 
 
-def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Cards | Table[Any], str, Legend | None]]:
-    """Each figure or table with its title and the last legend before it in its section."""
+class _Place(NamedTuple):
+    """A figure or table with the words nearest to it, the heading above it ("" for none), and its legend."""
+
+    block: Picture
+    title: str
+    heading: str
+    legend: Legend | None = None
+
+
+def _places(document: Document) -> Iterator[_Place]:
+    """Each figure or table of a document's page."""
     sections: list[tuple[str, list[Block]]] = [
         (section.title, section.present) for section in document.in_medium("page")
     ]
@@ -73,35 +87,31 @@ def _titled(document: Document) -> Iterator[tuple[Charts | Drawing | Cards | Tab
     section_title = ""
     for title, blocks in sections:
         section_title = title or section_title
-        heading, legend = "", None
-        for block in leaves(block for block in blocks if block):
+        heading = ""
+        of_tables = of_drawings = None  # the legend of the tables below; that of drawings ends with a table
+        for block in leaves(blocks):
+            around = heading or section_title or "figure"
             if isinstance(block, Heading):
                 heading = block.text
             elif isinstance(block, Legend):
-                legend = block
+                of_tables = of_drawings = block
             elif isinstance(block, Table) and block.filled:
-                yield block, _title(block.caption, heading, section_title), legend
-            elif isinstance(block, Charts):
-                yield block, _chart_title(block, heading, section_title), None
+                of_drawings = None
+                yield _Place(block, block.caption or around, heading, of_tables)
+            elif isinstance(block, Charts) and block:
+                yield _Place(block, _chart_title(block, around), heading)
             elif isinstance(block, Cards) and has_picture(block):
-                yield block, heading or section_title or block.title, None
+                yield _Place(block, around, heading)
             elif isinstance(block, Drawing):
-                yield block, _title(block.name, heading, section_title), None
+                yield _Place(block, block.name or around, heading, of_drawings)
 
 
-def _chart_title(charts: Charts, heading: str, section: str) -> str:
-    """As `_title`; several charts without a name have what their names begin with, up to a comma, if it is the same."""
-    names = {figure.name.partition(", ")[0] for figure in charts.drawn_figures}
+def _chart_title(charts: Charts, around: str) -> str:
+    """The name of charts, or of the only one; or the words around several, and how all their names begin."""
     if charts.name or len(charts.drawn_figures) == 1:
-        return _title(charts.name or charts.drawn_figures[0].name, heading, section)
-    return ", ".join(filter(None, [_title("", heading, section), *(names if len(names) == 1 else ())]))
-
-
-def _title(name: str, heading: str, section: str) -> str:
-    """A title from the words nearest to a block."""
-    if name and heading and heading not in name:
-        return f"{name}: {heading}"
-    return name or heading or section or "figure"
+        return charts.name or charts.drawn_figures[0].name or around
+    names = {figure.name.partition(", ")[0] for figure in charts.drawn_figures}
+    return f"{around}, {names.pop()}" if len(names) == 1 else around
 
 
 def file_name(title: str) -> str:

@@ -20,6 +20,8 @@ from expril.report.plain_svg import WHITE, Sheet, plain_svg
 from expril.report.table import Cell, Column, Table
 from expril.report.template import PACKAGE, asset, page_template, style
 
+Picture = Charts | Drawing | Cards | Table[Any]
+"""Blocks of which some are drawn as files."""
 MARGIN, TITLE = 16, 40
 """Margin around everything, and height of the title, in pixels."""
 PANEL, GAP, HEAD = 380, 36, 26
@@ -119,6 +121,15 @@ def _legend(block: Charts, width: int) -> list[Entry]:
     return _placed(entries, width)
 
 
+def _entries(legend: Legend | None, width: float) -> list[Entry]:
+    """Entries of a legend of tables or drawings; squares, which only a page shows, are left out."""
+    if legend is None:
+        return []
+    entries = [Entry(0, 0, key.name, key) for key in legend.keys]
+    entries += [Entry(0, 0, words, style=name) for name, words in legend.marks if not name.startswith("square-")]
+    return _placed(entries, width)
+
+
 def _placed(entries: Sequence[Entry], width: float) -> list[Entry]:
     """A legend's entries in rows."""
     if not entries:
@@ -154,14 +165,14 @@ def has_picture(block: object) -> bool:
     return isinstance(block, Charts | Drawing) or (isinstance(block, Table) and any(map(_is_strip, block.columns)))
 
 
-def as_picture(block: Charts | Drawing | Cards | Table[Any], title: str, legend: Legend | None = None) -> str:
-    """Return a block as one SVG file in pixels, on white; `legend` is that of a table."""
+def as_picture(block: Picture, title: str, legend: Legend | None = None) -> str:
+    """Return a block as one SVG file in pixels, on white; `legend` is that of a table or drawing."""
     if isinstance(block, Cards):
         text = _table(_card_table(block), title, None)
     elif isinstance(block, Table):
         text = _table(block, title, legend)
     elif isinstance(block, Drawing) and block.size is None:
-        text = _stretched(block, title)
+        text = _stretched(block, title, legend)
     else:
         text = as_svg(block, title)
     return plain_svg(text, _sheet())
@@ -172,9 +183,11 @@ def _sheet() -> Sheet:
     return Sheet.of(f"{style()}\n{asset(PACKAGE, 'drawing.css')}", paper=WHITE)
 
 
-def _stretched(block: Drawing, title: str) -> str:
-    """A drawing that fills any width, and the lines of words below it."""
-    width, y = 2 * PANEL, 0.0
+def _stretched(block: Drawing, title: str, legend: Legend | None) -> str:
+    """A drawing that fills any width under its legend, and the lines of words below it."""
+    width = 2 * PANEL
+    entries = _entries(legend, width)
+    y = max((entry.y + LINE for entry in entries), default=0.0)
     shapes = []
     for part in ET.fromstring(f"<g>{block.svg}</g>"):  # noqa: S314 - our own drawing
         if part.tag == "svg":
@@ -187,7 +200,7 @@ def _stretched(block: Drawing, title: str) -> str:
             line.text = "".join(part.itertext())
             shapes.append(ET.tostring(line, encoding="unicode"))
     frame = f'<svg width="{width}" height="{y}">{"".join(shapes)}</svg>'
-    return _render(title, width, y, drawing=frame)
+    return _render(title, width, y, drawing=frame, entries=entries, lines=False, upright=True)
 
 
 def _is_strip(column: Column[Any]) -> bool:
@@ -209,11 +222,7 @@ def _table(table: Table[Any], title: str, legend: Legend | None) -> str:
     """A table with strips."""
     picture = _TablePicture(table)
     width = max(picture.edges[-1] - MARGIN, LEAST)
-    entries: list[Entry] = []
-    if legend is not None:
-        entries = [Entry(0, 0, key.name, key) for key in legend.keys]
-        entries += [Entry(0, 0, words, style=name) for name, words in legend.marks if not name.startswith("square-")]
-        entries = _placed(entries, width)
+    entries = _entries(legend, width)
     picture.y = max((entry.y + LINE for entry in entries), default=0)
     picture.add_heading()
     for group in table.groups:

@@ -329,7 +329,9 @@ def test_a_run_that_was_given_is_recomputed_on_the_page(run, tmp_path, monkeypat
         ("south", "1.5", False),
         ("west", "0.5", False),
     }
-    call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, code=0)
+    files = tmp_path / "files"
+    call("all", "--workers", 1, "--out", tmp_path / "out", "--run", folder, "--files", files, code=0)
+    assert "north,1.5,1.5," in (files / "what-was-spent.csv").read_text(encoding="utf-8-sig")
     page = tmp_path / "out" / "audit.html"
     assert "Every signed message and every entry adds up to this." in Outline(page.read_text()).text
     (folder / "ledgers" / "north.ledger").write_bytes(b"")

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -206,6 +207,23 @@ def test_a_run_leaves_its_folder(finished, tmp_path):
     (folder / "report.html").unlink()
     assert str(folder) in run("report", folder).output
     assert (folder / "report.html").read_text() == page
+
+
+def test_a_report_leaves_figures_and_tables_as_files(finished, tmp_path, monkeypatch):
+    folder = Path(finished["run"])
+    told = run("report", folder, "--files", tmp_path / "files").output.split()
+    assert told[1:] == [str(path) for path in map(Path, told[1:]) if path.parent == tmp_path / "files"]
+    assert {path.suffix for path in (tmp_path / "files").iterdir()} == {".svg", ".csv"}
+    page = (folder / "report.html").read_text()
+    assert len({Path(path).stem for path in told[1:]}) == page.count('<div class="save" hidden')
+    assert all(f'-{Path(path).stem}" data-title=' in page for path in told[1:])
+    run("report", folder, folder, "--files", tmp_path / "two")
+    assert [path.name for path in (tmp_path / "two").iterdir()] == [folder.name]
+    assert "name their folder with --files" in run("report", folder, "--png", code=2).output
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    told = run("report", folder, "--files", tmp_path / "png", "--png", code=2).output
+    assert 'not installed (resvg_py): pip install "expril[simulations,figures]"' in told
+    assert not (tmp_path / "png").exists()
 
 
 def test_audit_run_replays_every_transcript_and_notices_a_changed_byte(finished):

@@ -99,7 +99,7 @@ def test_files_of_one_title_are_told_apart():
     heading = [Heading("ann"), texts(1), Heading("bob"), texts(2), texts(3), Heading("bob"), texts(4)]
     files = page_files(document(*heading, Text("x"), DRAWING, Cards([])))
 
-    assert [file.name for file in files] == ["texts-ann", "texts-bob", "texts-bob-2", "texts-bob-3", "of-a-size-bob"]
+    assert [file.name for file in files] == ["texts-ann", "texts-bob", "texts-bob-2", "texts-bob-3", "of-a-size"]
     assert len({file.name for file in files}) == len(files)
 
 
