@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Literal
 
-from expril.report.labels import LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
+from expril.report.labels import LEAST_STRIP, LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
 from expril.report.numbers import axis_texts, plain_number
 
 COLOURS = 6
@@ -80,7 +80,7 @@ class Axis:
     right: float = 97.5
     log: bool = False
 
-    def labels(self, width: int) -> list[Words]:
+    def labels(self, width: float = LEAST_STRIP) -> list[Words]:
         """The ticks' labels for the heading of a column of strips, those that fit into so many pixels."""
         return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], width)
 

@@ -8,7 +8,6 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from expril.report.chart import Axis, Key, Strip
-from expril.report.labels import LEAST_STRIP, LEAST_WIDTH
 
 Item = TypeVar("Item")
 Tone = Literal["", "within", "above", "below", "apart", "best", "good", "bad", "warn"]
@@ -157,11 +156,6 @@ class Table(Generic[Item]):
     def visible(self) -> list[Column[Item]]:
         """The columns of text that a terminal shows: `written`, without those that tell nothing."""
         return [column for column in self.filled if not (column.drawn or column.page)]
-
-    @property
-    def strip_width(self) -> int:
-        """Pixels that a page gives a column of strips at least; in "rows" they have the width of a telephone."""
-        return LEAST_WIDTH if "rows" in self.style.split() else LEAST_STRIP
 
     def without(self, heading: str) -> Self:
         """The table without one column."""

@@ -23,13 +23,16 @@ _HEIGHT, _SMALL_HEIGHT = 380, 230
 _LOWEST, _LOW, _MIDDLE, _HIGH, _HIGHEST = range(5)
 """Places in `outcome_values.QUANTILES`."""
 SHADES = 9
+_CALLED, _TERMINAL = 8, 80
+"""Least width of a class's column, and most of all columns, for a terminal to show which classes are confused."""
 
 
 def outcome_sections(report: RunReport) -> Iterator[Section]:
     """Errors of a number and where they are, or confused classes; empty if the report has neither."""
     yield Section("How far off it is", [_error_lead(report), error_table(report)], BOTH)
     yield Section(f"Predicted against observed{_of_label(report)}", list(_agreements(report)), PAGE)
-    yield Section("What is taken for what", list(_confusions(report)), BOTH)
+    wide = sum(max(len(name), _CALLED) for name in report.classes) > _TERMINAL
+    yield Section("What is taken for what", list(_confusions(report)), PAGE if wide else BOTH)
     yield Section("Recall and precision by class", list(_recalls(report)), BOTH)
 
 
