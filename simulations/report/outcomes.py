@@ -44,20 +44,6 @@ def _in_units(report: RunReport) -> str:
     return f"in {report.units}" if report.units else "in units of the label"
 
 
-@dataclass(frozen=True)
-class ErrorRow:
-    """A learner's score over all sites, or at one."""
-
-    learner: LearnerReport
-    score: Score
-    site: str = ""
-
-    @property
-    def strong(self) -> bool:
-        """Whether it is over all sites."""
-        return not self.site
-
-
 def _has_errors(report: RunReport) -> bool:
     return any(learner.pooled.absolute is not None for learner in report.learners)
 
@@ -71,42 +57,36 @@ def _error_lead(report: RunReport) -> Text | None:
     )
 
 
-def error_table(report: RunReport) -> Table[ErrorRow] | None:
-    """Mean absolute errors and R² by learner and site; None for classes, and where no learner has a model."""
+def error_table(report: RunReport) -> Table[LearnerReport] | None:
+    """Mean absolute errors and R² by learner; None for classes, and where no learner has a model."""
     if not _has_errors(report):
         return None
 
-    def expected(row: ErrorRow) -> str:
-        score = row.score.expected
+    def expected(learner: LearnerReport) -> str:
+        score = learner.pooled.expected
         if score is None or score.absolute is None:
-            return "–" if row.strong else ""
+            return "–"
         return f"{amount(score.absolute)} ({amount(score.absolute_low)} to {amount(score.absolute_high)})"
 
-    def column(heading: str, show: Callable[[ErrorRow], str]) -> Column[ErrorRow]:
-        return Column(heading, lambda row: Cell(show(row), strong=row.strong), number=True)
+    def column(heading: str, show: Callable[[Score], str]) -> Column[LearnerReport]:
+        return Column(heading, lambda learner: show(learner.pooled), number=True)
 
-    groups = []
-    for learner in report.learners:
-        sites = sorted(learner.sites, key=lambda site: -(site.absolute or 0.0))
-        rows = [ErrorRow(learner, site, site.curator) for site in (sites if len(sites) <= FEW else sites[:FEW])]
-        groups.append(Group([ErrorRow(learner, learner.pooled), *rows]))
-    columns: list[Column[ErrorRow]] = [
-        Column("learner", lambda row: row.learner.learner if row.strong else ""),
-        Column("site", lambda row: Cell(row.site or "all", strong=row.strong), names=True),
-        column("MAE ± se", lambda row: with_se(row.score.absolute, row.score.absolute_se)),
-        column("of the mean", lambda row: amount(row.score.absolute_constant)),
-        column("of a regression", lambda row: amount(row.score.absolute_regression)),
-        column("expected by the learner", expected),
-        column("R² ± se", lambda row: _r2(row.score)),
+    columns: list[Column[LearnerReport]] = [
+        Column("learner", lambda learner: learner.learner, names=True),
+        column("MAE ± se", lambda score: with_se(score.absolute, score.absolute_se)),
+        column("of the mean", lambda score: amount(score.absolute_constant)),
+        column("of a regression", lambda score: amount(score.absolute_regression)),
+        Column("expected by the learner", expected, number=True),
+        column("R² ± se", _r2),
     ]
     repeats = f"over {report.repeats} repeats" if report.repeats > 1 else "from the test records’ spread"
-    note = f"On test records, by the harness; se: standard error {repeats}. Expected: from the answers, 95 % interval."
-    if any(len(learner.sites) > FEW for learner in report.learners):
-        note += f" The {FEW} sites with the largest errors are listed."
-    if not any(row.score.expected and row.score.expected.absolute for group in groups for row in group.rows):
-        note += " No learner asked for its errors; of few records the answer would tell little."
-    table = Table(f"mean absolute error, {_in_units(report)}", columns, groups, note=note)
-    return table if len(report.learners) > 1 else table.without("learner")
+    note = (
+        f"On the test records of all sites, by the harness; se: standard error {repeats}. Expected: from the noisy "
+        "answers, with a 95 % interval."
+    )
+    if any(expected(learner) == "–" for learner in report.learners):
+        note += " A learner without it did not ask for its errors; of few records the answer would tell little."
+    return Table.of(f"mean absolute error, {_in_units(report)}", columns, report.learners, note=note)
 
 
 def _r2(score: Score) -> str:
@@ -290,8 +270,8 @@ def _confusions(report: RunReport) -> Iterator[Block]:
     repeats = f", summed over {report.repeats} repeats" if report.repeats > 1 else ""
     lead = (
         f"Numbers of test records of all sites{repeats}. Each row is a class as it is, each column a class as the "
-        "model calls it; below each number is its share of the row. The darker a cell, the larger its share; bold "
-        "numbers are right."
+        "model calls it; below each number is its share of the row. The stronger a cell’s shade, the larger that "
+        "share; bold numbers are right."
     )
     if many:
         lead = f"The {MOST_PAIRS} most frequent confusions among the test records of all sites{repeats}."
