@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Literal
 
-from expril.report.labels import LEAST_STRIP, LEAST_WIDTH, Words, clear_of, cut, spaced, stacked
+from expril.report.labels import LEAST_WIDTH, STRIP_WIDTHS, Words, clear_of, cut, spaced, stacked
 from expril.report.numbers import axis_texts, plain_number
 
 COLOURS = 6
@@ -80,9 +80,17 @@ class Axis:
     right: float = 97.5
     log: bool = False
 
-    def labels(self, width: float = LEAST_STRIP) -> list[Words]:
+    def labels(self, width: float) -> list[Words]:
         """The ticks' labels for the heading of a column of strips, those that fit into so many pixels."""
-        return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], width)
+        return spaced([Words(tick.label, tick.share, 12) for tick in self.ticks], width, overhang=3.0)
+
+    @property
+    def scales(self) -> list[tuple[str, list[Words]]]:
+        """(class in the style sheet, labels) for columns of strips of each least width; one if all have the same."""
+        labels = [self.labels(width) for width in STRIP_WIDTHS]
+        if all(words == labels[0] for words in labels):
+            return [("", labels[0])]
+        return list(zip(("narrow", "middle", "broad"), labels, strict=True))
 
     def stacked(self, labels: Sequence[tuple[float, str]]) -> list[Words]:
         """Words at values, below one another where they do not fit beside each other."""

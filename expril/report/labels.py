@@ -16,8 +16,8 @@ LEAST_WIDTH = 285
 """Least width in pixels of a chart on a page: a telephone of 320 pixels, or one of three columns."""
 LEAST_OF_FOUR = 208
 """Least width of one of four charts side by side."""
-LEAST_STRIP = 144
-"""Least width of a table's column of strips."""
+STRIP_WIDTHS = (78, 144, 285)
+"""Widths of a table's column of strips for which its heading has labels: from the least, on paper, to a wide table."""
 SIZE = 12.0
 """Size of a chart's letters in pixels."""
 Anchor = Literal["start", "middle", "end"]
@@ -93,18 +93,21 @@ def cut(words: Words, room: float, size: float = SIZE) -> Words:
     return replace(words, text=f"{text.rstrip()}…", full=words.full or words.text)
 
 
-def turned_in(words: Words, width: float) -> Words:
-    """Words in the middle of a place near an end of the chart, anchored there so that they stay beside the chart."""
+def turned_in(words: Words, width: float, overhang: float) -> Words:
+    """Words in the middle of a place near an end of the chart, anchored there if they stand too far beyond that end."""
     box = words.box(width)
-    if words.anchor != "middle" or (box.left >= -_OVERHANG and box.right <= width + _OVERHANG):
+    if words.anchor != "middle" or (box.left >= -overhang and box.right <= width + overhang):
         return words
-    return replace(words, anchor="start" if box.left < -_OVERHANG else "end")
+    return replace(words, anchor="start" if box.left < -overhang else "end")
 
 
-def spaced(labels: Sequence[Words], width: float, obstacles: Iterable[Box] = ()) -> list[Words]:
+def spaced(
+    labels: Sequence[Words], width: float, obstacles: Iterable[Box] = (), overhang: float = _OVERHANG
+) -> list[Words]:
     """The labels on one line that fit: all, or each second, third and so on, or those that have room.
 
-    Evenly spaced labels stay so, and keep zero, or else the last. Labels that meet an obstacle are left out.
+    Evenly spaced labels stay so, and keep zero, or else the last. Labels that meet an obstacle are left out. `overhang`
+    is how many pixels a label may stand beyond the ends.
     """
     barred = list(obstacles)
     fitting = [cut(label, width / 2) for label in labels]
@@ -114,12 +117,12 @@ def spaced(labels: Sequence[Words], width: float, obstacles: Iterable[Box] = ())
     if steps and max(steps) - min(steps) < _EVEN * max(steps):
         anchor = next((n for n, label in enumerate(free) if not label.text.strip("0.")), len(free) - 1)
         for every in range(1, len(free)):
-            chosen = [turned_in(label, width) for label in free[anchor % every :: every]]
+            chosen = [turned_in(label, width, overhang) for label in free[anchor % every :: every]]
             if _apart(chosen, width):
                 return chosen
     chosen_labels: list[Words] = []
     for label in reversed(free):
-        candidate = turned_in(label, width)
+        candidate = turned_in(label, width, overhang)
         if _apart([candidate, *chosen_labels[:1]], width):
             chosen_labels.insert(0, candidate)
     return chosen_labels

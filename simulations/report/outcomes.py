@@ -18,7 +18,7 @@ MOST_CLASSES = 12
 MOST_PAIRS = 15
 _MOST_PANELS = 6
 """Most sites that have a chart of their own; of more, the two with the best and the two with the worst R²."""
-_EXTREMES = 2
+_EXTREMES, _LEAST_GROUPS = 2, 3
 _HEIGHT, _SMALL_HEIGHT = 380, 230
 _LOWEST, _LOW, _MIDDLE, _HIGH, _HIGHEST = range(5)
 """Places in `outcome_values.QUANTILES`."""
@@ -129,8 +129,10 @@ def _agreements(report: RunReport) -> Iterator[Block]:
 
 
 def _panels(learner: LearnerReport) -> tuple[list[SiteScore], str]:
-    """Sites that have a chart, and a sentence on the others."""
-    drawn = [site for site in learner.sites if site.agreement is not None]
+    """Sites that have a chart, of at least three groups, and a sentence on the others."""
+    drawn = [
+        site for site in learner.sites if site.agreement and sum(map(bool, site.agreement.counts)) >= _LEAST_GROUPS
+    ]
     few = len(learner.sites) - len(drawn)
     parts = [f"{count(few, 'site')} {'has' if few == 1 else 'have'} too few test records for a chart."] if few else []
     if len(drawn) > _MOST_PANELS:
