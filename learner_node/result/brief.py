@@ -51,10 +51,11 @@ def _what(facts: Object) -> Iterator[str]:
     positive = f" {quoted(facts['positive'])}" if facts["positive"] else ""
     task = f"recognise{positive} (column {quoted(facts['label'])})" if positive else f"predict {quoted(facts['label'])}"
     if purpose:
-        yield f"{quoted(purpose)} was asked of {curators}."
+        yield f"{quoted(purpose)} was asked of {curators}, by the learner {facts['learner']}."
         yield f"The model is to {task}."
     else:
-        yield f"{curators} were asked how to {task}."
+        verb = "was" if len(facts["cost"]["curators"]) == 1 else "were"
+        yield f"{curators} {verb} asked by the learner {facts['learner']} how to {task}."
     if facts["left_out"]:
         yield f"The model is without {series(list(facts['left_out']))}; why is said below."
     else:
@@ -139,7 +140,23 @@ def _wrong(facts: Object) -> Iterator[str]:
         yield "That is not known: only a check by the hospitals would tell where its risks are too high or too low."
     if facts["left_out"]:
         yield f"It has learnt nothing from {series(list(facts['left_out']))}, whose patients may differ."
-    yield "For which hospital it is wrong, each can tell from its own records alone."
+    yield from _hospitals(facts)
+
+
+def _hospitals(facts: Object) -> Iterator[str]:
+    """Hospitals at which the validation shows that the model ranks worse than over all."""
+    areas = {
+        name: site["validation"]["auc"] for name, site in facts.get("by_curator", {}).items() if site["validation"]
+    }
+    if len(areas) < 2:
+        yield "For which hospital it is wrong, each can tell from its own records alone."
+        return
+    over_all = facts["validation"]["auc"][0]
+    worse = {name: area for name, area in areas.items() if area[0] + _WIDER * (area[2] - area[0]) < over_all}
+    for name, area in list(worse.items())[:_NAMED]:
+        yield f"Worse at {name}: {_interval(area, 'such pairs')}, {hundred(over_all)} over all."
+    if not worse:
+        yield "No hospital stands out in what they found."
 
 
 def _risks(validation: Object, positive: str, noun: Noun) -> Iterator[str]:

@@ -31,7 +31,8 @@ SECURE = (
     "This holds only while no more hospitals conspire with the learner than its plan assumes, and the cryptography is "
     "not broken."
 )
-_PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:id|mrn|pid|nbr)$")
+_PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:mrn|pid)$|^pat[_ .-]?(?:nr|no|id|num)$")
+"""Names of columns that hold persons. Any other name, "id" or "exam_id", may stand for less than a person."""
 _WORD = re.compile(r"[a-z]{3,20}")
 
 
@@ -69,7 +70,7 @@ def unit_noun(unit: str) -> Noun:
         return RECORD
     single, person = ("patient", True) if _PERSON.search(unit) else (unit, False)
     if not person and not _WORD.fullmatch(unit):
-        single = "unit"
+        single = "case"
     same = "" if single == unit else f", those with the same {quoted(unit)}"
     return Noun(single, f"{single}s", person, f"It covers all records of one {single}{same}.")
 

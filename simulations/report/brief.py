@@ -89,11 +89,11 @@ def _what(view: View) -> Iterator[str]:
     who = count(len(view.hospitals), "hospital") if view.hospitals else "Nobody"
     purpose = learner.purpose.strip().rstrip(".")
     if purpose:
-        yield f"{quoted(purpose)} was asked of {who}{about}."
+        yield f"{quoted(purpose)} was asked of {who}{about}, by the learner {learner.learner}."
         yield f"The model is to {_task(view)}."
     else:
         verb = "was" if len(view.hospitals) <= 1 else "were"
-        yield f"{who} {verb} asked{about}, how to {_task(view)}."
+        yield f"{who} {verb} asked by the learner {learner.learner}{about}, how to {_task(view)}."
     absent = view.absent
     if absent and len(absent) == len(view.hospitals):
         yield "None of them answered everything."

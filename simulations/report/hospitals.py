@@ -60,11 +60,14 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
             start = "it does not" if pays else "Joining does not pay"
             parts.append(f"{start} for {losers}{'' if pays else of_all}, {which}")
         if unclear:
-            parts.append(f"for {rest} neither is shown")
+            parts.append(f"for {rest} it is not shown either way")
         yield f"{'; '.join(parts)}."
     useless = [site.curator for site in learner.joining if site.verdict != "no answer" and site.useless]
     if useless:
-        yield f"At {series(useless)} neither is shown to be better than an answer that looks at no record."
+        yield (
+            f"At {series(useless)} neither the model nor the own regression is shown to be better than an answer that "
+            "looks at no record."
+        )
     if names["no answer"]:
         yield f"It cannot be told for {series(names['no answer'])}."
 

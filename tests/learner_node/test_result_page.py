@@ -141,10 +141,12 @@ def answers(**changes):
 
 
 def test_what_was_asked_and_who_is_missing_is_said():
-    asked = answers(purpose="Who dies?", label="hospdead", left_out={"bern": "refused"})[0]
+    asked = answers(purpose="Who dies?", learner="ada", label="hospdead", left_out={"bern": "refused"})[0]
     assert asked.startswith(
-        "“Who dies?” was asked of 1 hospital. The model is to recognise “died” (column “hospdead”)."
+        "“Who dies?” was asked of 1 hospital, by the learner ada. The model is to recognise “died” ("
     )
+    unsaid = answers(purpose="", learner="ada", label="hospdead")[0]
+    assert unsaid.startswith("1 hospital was asked by the learner ada how to recognise “died” (column “hospdead”).")
     assert "The model is without bern; why is said below." in asked
     assert "All of them answered." in answers(left_out={})[0]
     assert "has learnt nothing from bern" in answers(left_out={"bern": "refused"})[2]
@@ -180,6 +182,20 @@ def test_classes_that_are_recognised_clearly_less_often_are_said():
     assert poor[2].startswith("It recognises 40 of 100 (30 to 50) that are “a”: clearly fewer than of the others.")
     even = answers(expected=expected, validation=None, expected_recalls={"a": [0.85, 0.8, 0.9]})
     assert even[2].startswith("No class is shown to be recognised less often than the others.")
+
+
+def test_a_hospital_where_the_validation_finds_less_is_named():
+    def at(*areas):
+        sites = {
+            name: {"shares": {}, "validation": {"auc": area, "prevalence": [0.2, 0.1, 0.3]}}
+            for name, area in zip("abc", areas, strict=False)
+        }
+        return answers(by_curator=sites)[2]
+
+    alike = [0.96, 0.9, 0.99]
+    assert "Worse at b: 70 of 100 such pairs (60 to 80), 97 over all." in at(alike, [0.7, 0.6, 0.8], alike)
+    assert "No hospital stands out in what they found." in at(alike, [0.9, 0.85, 0.95], alike)
+    assert "each can tell from its own records alone" in at(alike)
 
 
 def test_what_a_patient_gave_away_counts_what_may_have_been_charged():

@@ -165,13 +165,17 @@ def test_the_five_answers_come_first_on_the_page_and_in_markdown():
 
 def test_purpose_classes_and_records_are_said_and_who_is_missing():
     whole = answers(report(learner(purpose="Who dies in hospital?")))[ASKED]
-    assert whole.startswith("“Who dies in hospital?” was asked of 4 hospitals, about 8,000 patients. The model is to ")
-    assert "tell “died” from “survived” (column “hospdead”). All of them answered." in whole
+    assert whole.startswith(
+        "“Who dies in hospital?” was asked of 4 hospitals, about 8,000 patients, by the learner ada. The model"
+    )
+    assert "is to tell “died” from “survived” (column “hospdead”). All of them answered." in whole
     assert "tried on 4,000 other patients of theirs" in whole
     outcomes = (SiteAnswers("basel", ("late",)), *(SiteAnswers(name, ("release",)) for name in NAMES[1:]))
     absent = learner(rounds_answered=outcomes, left_out={"bern": "its card"})
     text = answers(report(absent))[ASKED]
-    assert text.startswith("4 hospitals were asked, about 8,000 patients, how to tell “died” from “survived”")
+    assert text.startswith(
+        "4 hospitals were asked by the learner ada, about 8,000 patients, how to tell “died” from “survived”"
+    )
     assert "The model is without basel and bern: they did not answer everything, or were left out." in text
     assert "All of them answered" not in text
 
@@ -179,7 +183,7 @@ def test_purpose_classes_and_records_are_said_and_who_is_missing():
 def test_a_report_of_an_earlier_version_says_what_it_can():
     old = report(learner(studies=()), records=(), classes=(), label="")
     text = answers(old)[ASKED]
-    assert text.startswith("4 hospitals were asked, how to recognise “died”.")
+    assert text.startswith("4 hospitals were asked by the learner ada, how to recognise “died”.")
     assert "Of two patients, one “died” and one not, it gives" in answers(old)[GOOD]
     nothing = report(learner(sites=(), rounds_answered=()), records=(), classes=(), label="", curators=(), positive="")
     assert answers(nothing)[ASKED].startswith("Nobody was asked")
@@ -438,10 +442,12 @@ def test_seeded_noise_secure_sums_and_methods_without_a_guarantee_are_said():
             "It covers one record: a patient with two",
         ),
         (
-            "id",
-            "a certain patient is among a hospital’s patients",
-            "all records of one patient, those with the same “id”.",
+            "exam_id",
+            "a certain patient’s case is among a hospital’s cases",
+            "all records of one case, those with the same “exam_id”.",
         ),
+        ("Exam No", "a certain patient’s case is among a hospital’s cases", "those with the same “Exam No”."),
+        ("PatNr", "a certain patient is among a hospital’s patients", "those with the same “PatNr”."),
         ("exam", "a certain patient’s exam is among a hospital’s exams", "It covers all records of one exam."),
     ],
 )
@@ -525,12 +531,12 @@ def joined(*gains, **fields):
         ),
         (
             (0.1, -0.1, 0.0, 0.0),
-            "Joining pays for basel; it does not for geneva, which does better alone; for zurich and bern neither is",
+            "Joining pays for basel; it does not for geneva, which does better alone; for zurich and bern it is not",
             "joining pays for 1 of 4 hospitals",
         ),
         (
             (-0.1, 0.0, 0.0, 0.0),
-            "Joining does not pay for basel, which does better alone; for geneva, zurich and bern neither is shown.",
+            "Joining does not pay for basel, which does better alone; for geneva, zurich and bern it is not shown",
             "joining is not shown to pay",
         ),
         ((0.1, 0.1, 0.1, None), "Joining pays for all 3 hospitals. It cannot be told for bern.", "3 of 3 hospitals"),
@@ -545,7 +551,7 @@ def test_joining_is_answered_for_each_hospital(gains, answer, line):
 def test_joining_of_many_hospitals_is_counted_and_the_figure_shows_the_extremes():
     many = joined(*[0.1] * 10, *[-0.1] * 6, *[0.0] * 4)
     assert answers(many)[COST].startswith(
-        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 neither is shown."
+        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 it is not shown either way."
     )
     (table,) = (block for block in run_brief(many).beside if isinstance(block, Table))
     rows = [row for group in table.groups for row in group.rows]
@@ -559,9 +565,10 @@ def test_joining_of_many_hospitals_is_counted_and_the_figure_shows_the_extremes(
 
 def test_where_neither_is_better_than_the_constant_it_is_said():
     assert (
-        "At basel, geneva, zurich and bern neither is shown to be better" in answers(joined(*[0.1] * 4, lift=0.0))[COST]
+        "At basel, geneva, zurich and bern neither the model nor the own regression is shown"
+        in answers(joined(*[0.1] * 4, lift=0.0))[COST]
     )
-    assert "neither is shown to be better" not in answers(joined(*[0.1] * 4))[COST]
+    assert "neither the model nor the own regression is shown" not in answers(joined(*[0.1] * 4))[COST]
 
 
 def test_without_joining_the_figure_shows_the_model_by_hospital():
