@@ -551,7 +551,7 @@ def test_joining_is_answered_for_each_hospital(gains, answer, line):
 def test_joining_of_many_hospitals_is_counted_and_the_figure_shows_the_extremes():
     many = joined(*[0.1] * 10, *[-0.1] * 6, *[0.0] * 4)
     assert answers(many)[COST].startswith(
-        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 it is not shown either way."
+        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 it is not shown"
     )
     (table,) = (block for block in run_brief(many).beside if isinstance(block, Table))
     rows = [row for group in table.groups for row in group.rows]
