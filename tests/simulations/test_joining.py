@@ -18,6 +18,7 @@ from expril.report.page import as_page
 from learner_node.result.folder import by_curator
 from page_outline import Outline
 from protocol.errors import ConfigurationError
+from protocol.run_index import METRICS
 from simulations.joining import (
     CONSTANT,
     FEDERATION,
@@ -587,3 +588,13 @@ def test_the_command_asks_for_it_and_the_run_is_repeated_with_it(tmp_path):
     assert all(joining.others for joining in again.learners[0].joining)
     text = Outline(as_page(run_document(report))).text
     assert "model of all others" in text
+
+
+def test_what_the_run_is_about_does_not_change_by_leaving_one_out(tmp_path):
+    """The noise has a seed, so equal numbers mean equal answers."""
+    path = write_wards(tmp_path, SCENARIO.replace("repeats = 2", "repeats = 1"))
+    numbers = [
+        (simulate(path, out=tmp_path / "runs", leave_one_out=asked)[1] / METRICS).read_bytes()
+        for asked in (False, True)
+    ]
+    assert numbers[0] == numbers[1]
