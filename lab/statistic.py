@@ -338,7 +338,7 @@ def _wins(points: Sequence[Point]) -> Table[str]:
         return sum(point.errors[name] <= 2 * point.errors["none"] for point in points)
 
     columns: list[Column[str]] = [
-        Column("method", lambda name: METHODS[name][0], names=True),
+        Column("method", lambda name: Cell(METHODS[name][0], under=f"below: {SHORT[name]}"), names=True),
         Column(f"errs least, of {len(points)} cases", least, number=True),
         Column("within twice the error without noise", near, number=True),
     ]

@@ -37,6 +37,12 @@ def written():
     return written_pages()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _written():
+    """All pages, made once for the module."""
+    written()
+
+
 class Node:
     """An element: its tag, attributes, parent, and text within."""
 
