@@ -62,7 +62,9 @@ MAP = Markup(
     '<text class="name" y="12">{name}</text><text y="27">{under}</text>'
     '<image y="{head}" width="{side}" height="{side}" preserveAspectRatio="none" href="{uri}"/></svg>'
 )
-SHEET = Markup('<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{name}">{maps}</svg>')
+SHEET = Markup(
+    '<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{name}">{maps}</svg>'
+)
 
 Measure = Callable[[Row], tuple[float, float]]  # a row -> a value and its deviation
 Map = tuple[str, str, str]  # a name, a line under it, and a URI
