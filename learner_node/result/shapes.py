@@ -160,7 +160,7 @@ def shape_figure(shape: Shape, key: Key, log_odds: Axis) -> Figure:
         (),
         stage=stage,
         unit="log-odds",
-        across=shape.units or " ",
+        across=shape.units,
         zero=zero,
     )
     for bin_ in shape.others:

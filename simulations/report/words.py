@@ -238,7 +238,10 @@ def score_line(report: RunReport) -> str:
     if not scores:
         return f"No {name} to report at epsilon {epsilon}"
     if len(learners) == 1:
-        return f"Pooled {name} {plain(scores[0])} at epsilon {epsilon}"
+        pooled = learners[0].pooled
+        error = f"{with_se(pooled.absolute, pooled.absolute_se)} {report.units}".rstrip()
+        beside = "" if pooled.absolute is None else f", mean absolute error {error},"
+        return f"Pooled {name} {plain(scores[0])}{beside} at epsilon {epsilon}"
     values = sorted(score.value or 0.0 for score in scores)
     low, high = digits(values[0]), digits(values[-1])
     reached = low if low == high else f"{low} to {high}"

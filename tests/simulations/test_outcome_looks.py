@@ -19,10 +19,11 @@ from learner_node.scores.values import wilson
 from page_outline import Outline
 from simulations.references import Answers
 from simulations.report.document import run_document
-from simulations.report.model import LearnerReport, RunReport, Score, SiteScore, decode_report, encode_report
+from simulations.report.model import LearnerReport, Part, RunReport, Score, SiteScore, decode_report, encode_report
 from simulations.report.outcome_values import QUANTILES, Agreement, Confusion
 from simulations.report.outcomes import furthest_off, outcome_sections
 from simulations.run import _score, mean_of
+from simulations.run_cells import LearnerCell
 from simulations.scoring import RepeatScore, _number_errors, agreement, confusion
 
 
@@ -327,6 +328,25 @@ def test_levels_are_rows_and_numbers_are_curves_on_one_scale():
     assert isinstance(drawn, Charts)
     strip = table.columns[2].drawing(levels[0])
     assert (strip.axis.low, strip.axis.high) == (drawn.figures[0].stage.axis.low, drawn.figures[0].stage.axis.high)
+
+
+def test_a_part_of_an_earlier_version_has_no_edges_and_is_drawn_in_rows():
+    old = {"label": "below 40", "share": 0.5, "log_odds": 0.1, "lower": 0.0, "upper": 1.0}
+    part = msgspec.convert({"attribute": "age", "numeric": True, "bins": [old]}, type=Part)
+    (grid,) = shape_blocks([Shape(part.attribute, part.bins, part.units, part.description, part.bounds)], 0, "ada")
+
+    assert [column.text(part.bins[0]).text for column in grid.groups[0][1].visible] == ["below 40", "50 %", "+0.10"]
+
+
+def test_a_cell_of_an_interrupted_run_of_an_earlier_version_goes_on():
+    labels = confused(3)[2].learners[0].pooled
+    cell = LearnerCell(scores={"": RepeatScore(labels, 500)}, costs={})
+    new = msgspec.to_builtins(cell)
+    for name in ("confusion", "agreement", "absolute_se", "absolute_constant"):
+        del new["scores"][""]["last"][name]
+
+    read = msgspec.json.decode(msgspec.json.encode(new), type=LearnerCell)
+    assert _score([read.scores[""], cell.scores[""]]).confusion == labels.confusion
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=8, unique=True).map(sorted), st.booleans(), st.booleans())
