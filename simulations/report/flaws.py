@@ -16,6 +16,8 @@ from simulations.report.view import MOST_NAMED, View, always, of_hundred, point_
 
 _HALF = "above 0.5"
 _FEW_MISSED = 0.1
+_SLIGHT, _FACTOR = 0.02, 1.5
+"""A risk is called wrong if it is off by this much, or by this factor, besides being so by more than chance."""
 _BETWEEN = 0.03
 """Excess of the AUC over all hospitals, above the mean of theirs, from which it is explained."""
 
@@ -180,7 +182,11 @@ def _miscalibrated(view: View) -> Iterator[str]:
     level = 1 - 0.05 / len(gaps)
     biased = {}
     for name, side in (("high", 1), ("low", -1)):
-        clear = [gap for gap in gaps if gap.side(level) == side]
+        clear = [
+            gap
+            for gap, risk in zip(gaps, curve.predicted, strict=True)
+            if gap.side(level) == side and _matters(gap, risk)
+        ]
         if clear:
             biased[name] = max(clear, key=lambda gap: abs(gap.value))
     for name, gap in biased.items():
@@ -192,6 +198,13 @@ def _miscalibrated(view: View) -> Iterator[str]:
     if not biased:
         ends = f"{hundred(curve.predicted[0])} % to {hundred(curve.predicted[-1])} %"
         yield f"Its risks, from {ends}, agree with what happened, as far as can be told."
+
+
+def _matters(gap: Estimate, predicted: float) -> bool:
+    """Whether a gap is more than slight, by its size or beside the risk itself."""
+    observed = max(predicted - gap.value, 0.0)
+    least, most = sorted((predicted, observed))
+    return most - least >= _SLIGHT or most >= _FACTOR * least
 
 
 def _gaps(view: View, curve: CalibrationCurve) -> list[Estimate]:
