@@ -22,6 +22,7 @@ from learner_node.models.label_model.additive import (
     BAND,
     LEAST_SHARE,
     BinCounts,
+    _described,
     fit_additive,
     ordered_kernel,
     source_masses,
@@ -37,6 +38,7 @@ from margins import DEVIATIONS
 from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
+from protocol.partitions import FeatureBins
 from protocol.record_frames import encode_frame
 from protocol.records import Records
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -151,6 +153,29 @@ def test_its_shapes_are_the_truths_and_in_the_order_of_strength(learned):
     assert found["shoe size"].strength < found["ward"].strength
     for one in found["shoe size"].bins:
         assert abs(one.log_odds) < DEVIATIONS * (one.upper - one.lower) / (2 * BAND)
+
+
+def test_bins_of_dates_are_told_as_days_and_as_dates():
+    schema = Schema((NumericAttribute("born", -9999, 9999, days_since="2015-01-01"),), "y", ("no", "yes"))
+
+    def labels(dates, *edges):
+        source = encode_frame(pl.DataFrame({"born": dates}), schema)
+        return [label for label, _, _ in _described(FeatureBins("born", edges), source)]
+
+    assert labels(["2015-01-01", "2016-02-29"], -31.0, 0.0, 1.0, 424.0) == [
+        "below −31 (before 2014-12-01)",
+        "−31 to −1 (2014-12-01 to 2014-12-31)",
+        "0 (2015-01-01)",
+        "1 to 423 (2015-01-02 to 2016-02-28)",
+        "424 or more (2016-02-29 or later)",
+        "missing",
+    ]
+    assert labels(["2015-01-01T06:00"], -0.5, 31.25) == [
+        "below −0.5 (before 2014-12-31)",
+        "−0.5 to 31.2 (2014-12-31 to 2015-02-01)",
+        "31.2 or more (2015-02-01 or later)",
+        "missing",
+    ]
 
 
 def test_its_model_is_pickled_and_predicts_the_same(learned):

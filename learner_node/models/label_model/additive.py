@@ -11,8 +11,10 @@ labels' sampling covariance, which the attributes' bins share; D is the noise's.
 one-hot bins, whose penalties, one for each attribute, are those of greatest evidence.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from itertools import pairwise
 
 import numpy as np
@@ -543,7 +545,7 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
     column = source.column(partition.attribute)
     integers = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
     if integers:
-        texts = [f"{edge:,.0f}" for edge in edges]
+        texts = [_whole(edge) for edge in edges]
         least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
         lowest = _whole_numbers(least, edges[0]) if least == edges[0] - 1 else f"below {texts[0]}"
         middle = [_whole_numbers(low, high) for low, high in pairwise(edges)]
@@ -552,10 +554,26 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
         lowest = f"below {texts[0]}"
         middle = [f"{low} to {high}" for low, high in pairwise(texts)]
     labels = [lowest, *middle, f"{texts[-1]} or more"]
+    if isinstance(attribute, NumericAttribute) and attribute.days_since:
+        dates = _dates(attribute.days_since, edges, integers=integers)
+        labels = [f"{label} ({text})" for label, text in zip(labels, dates, strict=True)]
     ends = pairwise([None, *edges, None])
     return [*((label, low, high) for label, (low, high) in zip(labels, ends, strict=True)), (MISSING, None, None)]
 
 
+def _dates(start: str, edges: Sequence[float], *, integers: bool) -> list[str]:
+    """Texts of bins of days since `start` as dates, before, between and from the edges on; without times of day."""
+    first = date.fromisoformat(start)
+    days = [first + timedelta(days=math.floor(edge)) for edge in edges]
+    ends = [max(low, high - timedelta(days=integers)) for low, high in pairwise(days)]
+    middle = [f"{low}" if low == end else f"{low} to {end}" for low, end in zip(days, ends, strict=False)]
+    return [f"before {days[0]}", *middle, f"{days[-1]} or later"]
+
+
 def _whole_numbers(low: float, high: float) -> str:
     """Text of a bin [low, high) of whole numbers: its least and greatest value."""
-    return f"{low:,.0f}" if low == high - 1 else f"{low:,.0f} to {high - 1:,.0f}"
+    return _whole(low) if low == high - 1 else f"{_whole(low)} to {_whole(high - 1)}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}".replace("-", "−")
