@@ -545,7 +545,7 @@ def _described(partition: FeatureBins, source: Records) -> list[tuple[str, float
     column = source.column(partition.attribute)
     integers = bool((column[~np.isnan(column)] % 1 == 0).all()) and all(edge % 1 == 0 for edge in edges)
     if integers:
-        texts = [_whole(edge) for edge in edges]
+        texts = [_integer_text(edge) for edge in edges]
         least = attribute.lower if isinstance(attribute, NumericAttribute) else -np.inf
         lowest = _whole_numbers(least, edges[0]) if least == edges[0] - 1 else f"below {texts[0]}"
         middle = [_whole_numbers(low, high) for low, high in pairwise(edges)]
@@ -572,8 +572,8 @@ def _dates(start: str, edges: Sequence[float], *, integers: bool) -> list[str]:
 
 def _whole_numbers(low: float, high: float) -> str:
     """Text of a bin [low, high) of whole numbers: its least and greatest value."""
-    return _whole(low) if low == high - 1 else f"{_whole(low)} to {_whole(high - 1)}"
+    return _integer_text(low) if low == high - 1 else f"{_integer_text(low)} to {_integer_text(high - 1)}"
 
 
-def _whole(value: float) -> str:
+def _integer_text(value: float) -> str:
     return f"{value:,.0f}".replace("-", "−")
