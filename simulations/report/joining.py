@@ -104,41 +104,53 @@ def _drawn(rows: Sequence[Row], words: Words, report: RunReport) -> Iterator[Blo
     axis = _axis(rows)
     score = Column[Row](f"{words.score_title}, plotted", lambda row: _strip(row, axis), drawn=True, axis=axis)
     hospital = Column[Row]("hospital", lambda row: row.joining.curator, names=True)
-    columns = [hospital, Column[Row]("verdict", lambda row: row.cell), score, *_columns(rows, report)]
+    columns = [hospital, Column[Row]("verdict", lambda row: row.cell), score, *_columns(report)]
     yield Legend(
         [OWN, replace(rows[0].key, name="the federation’s model")],
         marks=[("dashes", words.constant_named.removeprefix("the ")), ("solid", "pooled regression")],
     )
     if len(rows) <= FEW:
-        yield Table("Does joining pay, by hospital", columns, [Group(list(rows))])
-        return
+        yield Table("Does joining pay, by hospital", columns, [Group(list(rows))], "rows")
+    else:
+        caption = "Does joining pay: the hospitals that lose and that gain most"
+        yield Table(caption, columns, [Group(_extremes(rows))], "rows")
+        yield Text(
+            f"All {len(rows)} hospitals are listed under “All numbers”. Each verdict is at the level of 5 %: where "
+            "joining makes no difference, up to 5 of 100 hospitals get one by chance.",
+            "fine",
+        )
+    if any(row.joining.others or row.joining.reason for row in rows if row.joining.gain):
+        yield Heading("What a hospital that gave nothing would get")
+        yield Text(
+            "The model of all others, learnt without the hospital’s answers, on its own test patients. The difference "
+            "is what its answers bring to it."
+        )
+        visible = list(rows) if len(rows) <= FEW else _extremes(rows)
+        yield Table.of("Leaving one hospital out", [hospital, *columns[-1:], *_LEFT_OUT], visible)
+
+
+def _extremes(rows: Sequence[Row]) -> list[Row]:
+    """Of many hospitals those that lose and that gain most."""
     ordered = sorted((row for row in rows if row.joining.gain), key=_gain)
-    extremes = ordered if len(ordered) <= 2 * _EXTREMES else [*ordered[:_EXTREMES], *ordered[-_EXTREMES:]]
-    yield Table("Does joining pay: the hospitals that lose and that gain most", columns, [Group(extremes)])
-    yield Text(
-        f"All {len(rows)} hospitals are listed under “All numbers”. Each verdict is at the level of 5 %: where joining "
-        "makes no difference, up to 5 of 100 hospitals get one by chance.",
-        "fine",
-    )
+    return ordered if len(ordered) <= 2 * _EXTREMES else [*ordered[:_EXTREMES], *ordered[-_EXTREMES:]]
 
 
 def _gain(row: Row) -> float:
     return row.joining.gain.value if row.joining.gain else 0.0
 
 
-def _columns(rows: Sequence[Row], report: RunReport) -> list[Column[Row]]:
-    """Numbers of a hospital; those of leave-one-out only where there are any."""
+def _columns(report: RunReport) -> list[Column[Row]]:
+    """Numbers of a hospital; the federation's is the last."""
     columns: list[Column[Row]] = [
-        _number("own\nregression", lambda joining: joining.regression),
-        _number("federation", lambda joining: joining.federation),
         _change("difference", lambda joining: joining.gain),
     ]
     if report.repeats > 1:
         columns.append(Column("better in", lambda row: _better(row.joining), number=True))
-    if any(row.joining.others for row in rows):
-        columns.append(_number("model of\nall others", lambda joining: joining.others))
-        columns.append(_change("federation −\nothers", lambda joining: joining.contribution))
-    return columns
+    return [
+        *columns,
+        _number("own\nregression", lambda joining: joining.regression),
+        _number("federation", lambda joining: joining.federation),
+    ]
 
 
 def all_joining(report: RunReport) -> Table[Row]:
@@ -154,7 +166,8 @@ def all_joining(report: RunReport) -> Table[Row]:
         Column[Row]("hospital", lambda row: row.joining.curator, names=True),
         Column[Row]("test records", lambda row: f"{row.joining.records:,}", number=True),
         _number(words.constant, lambda joining: joining.constant),
-        *_columns(rows, report),
+        *_columns(report),
+        *(_LEFT_OUT if any(row.joining.others for row in rows) else ()),
         _number("pooled\nregression", lambda joining: joining.pooled),
         _change("pooled\n− federation", lambda joining: joining.price),
         Column[Row]("verdict", lambda row: row.verdict),
@@ -162,10 +175,16 @@ def all_joining(report: RunReport) -> Table[Row]:
     return Table.of(f"Does joining pay: {report.lead} by hospital", columns, rows)
 
 
-def _number(heading: str, part: Part) -> Column[Row]:
+def _number(heading: str, part: Part, reason: Callable[[Joining], str] = lambda joining: "") -> Column[Row]:  # noqa: ARG005
+    """A score with its interval below, or why there is none."""
+
     def show(row: Row) -> Cell:
         score = part(row.joining)
-        return Cell(NONE) if score is None else Cell(digits(score.value), under=_ends(score, decimal))
+        return (
+            Cell(NONE, under=reason(row.joining))
+            if score is None
+            else Cell(digits(score.value), under=_ends(score, decimal))
+        )
 
     return Column(heading, show, number=True)
 
@@ -176,6 +195,12 @@ def _change(heading: str, part: Part) -> Column[Row]:
         return Cell(NONE) if score is None else Cell(signed(score.value, 3), under=_ends(score, signed))
 
     return Column(heading, show, number=True)
+
+
+_LEFT_OUT = (
+    _number("model of\nall others", lambda joining: joining.others, lambda joining: joining.reason),
+    _change("federation −\nothers", lambda joining: joining.contribution),
+)
 
 
 def _ends(score: ScoreInterval, written: Callable[[float, int], str]) -> str:
