@@ -278,7 +278,7 @@ def _read(path: Path) -> tuple[_Header, Arrays]:
             raise ConfigurationError(f"{path} is not of format {FORMAT}, the one that this ExPriL reads")
         return msgspec.convert(plain, _Header), arrays
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is damaged: {printable(str(error))}") from None
+        raise ConfigurationError(f"{path} is damaged, or of a newer ExPriL: {printable(str(error))}") from None
 
 
 def _check(model: StudyModel) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import sqlite3
 import stat
 from dataclasses import replace
 
@@ -257,6 +258,18 @@ def test_records_that_do_not_fit_the_schema_are_refused_without_a_value(records,
     assert frame is None
 
 
+def test_records_come_from_a_database_too(records):
+    path, table = records
+    with sqlite3.connect(path.parent / "ward.db") as database:
+        database.execute("create table people (x real, colour text, patient text)")
+        database.executemany("insert into people values (?, ?, ?)", table.rows())
+    source = path.parent / "source.toml"
+    source.write_text('url = "sqlite:///ward.db"\nquery = "select * from people order by patient"\n')
+    frame, _ = predicted(two_classes(3), (source, table), "--id", "patient")
+    assert frame["patient"].to_list() == table["patient"].to_list()
+    assert frame["P(yes)"].to_list() == two_classes(3).predict_proba(table)[:, 1].tolist()
+
+
 def test_a_column_to_keep_must_be_there_and_not_be_needed(records):
     path, table = records
     assert "did you mean 'patient'?" in predicted(two_classes(3), records, "--id", "patent", code=2)[1].stderr
@@ -300,6 +313,12 @@ def test_what_is_wrong_with_a_model_is_said_and_nothing_is_made(records):
     assert "is no model file" in run("predict", path, path, "--out", out, code=2).stderr
     model.write_bytes(model.read_bytes()[:-9])
     assert "or is damaged" in run("predict", model, path, "--out", out, code=2).stderr
+    newer = {**msgspec.to_builtins(schema()), "moods": 1}
+    text = json.dumps({"format": 1, "models": {}, "schema": newer})
+    model.write_bytes(safetensors.numpy.save({}, metadata={METADATA: text}))
+    said = run("predict", model, path, "--out", out, code=2).stderr
+    assert "is damaged, or of a newer ExPriL" in said
+    assert "moods" in said
     text = json.dumps({"format": 2})
     model.write_bytes(safetensors.numpy.save({}, metadata={METADATA: text}))
     assert "not of format 1, the one that this ExPriL reads" in run("predict", model, path, "--out", out, code=2).stderr
