@@ -111,13 +111,22 @@ def cross_validated(private: LabelledRecords, units: NDArray[np.intp] | None = N
     for fold in range(folds.max() + 1):
         there = folds == fold
         learnt, rest = private.take(~there), private.take(there)
-        answers = _reference(learnt, rest, 0.0, alike_folds(learnt, None if units is None else units[~there])).tuned
-        if answers is None or (probabilities is not None and answers.probabilities is None):
+        answers = tuned_regression(learnt, rest, None if units is None else units[~there])
+        if answers is None:
             return None
         predicted[there] = answers.predicted
         if probabilities is not None and answers.probabilities is not None:
             probabilities[there] = answers.probabilities
     return Answers(private.labels, predicted, probabilities)
+
+
+def tuned_regression(private: LabelledRecords, test: LabelledRecords, units: NDArray[np.intp] | None) -> Answers | None:
+    """A site's own tuned regression on other records of it; None where it learns no probabilities.
+
+    `units` are those of the private records, as in `alike_folds`.
+    """
+    answers = _reference(private, test, 0.0, alike_folds(private, units)).tuned
+    return None if answers is None or (private.classes and answers.probabilities is None) else answers
 
 
 def _best_constant(labels: Labels, classes: int) -> float:

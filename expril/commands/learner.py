@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
     from protocol.identity import IdentityCard, Role
-    from protocol.schema import Schema
     from simulations.report.model import ScoreInterval
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -163,6 +162,10 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
     score: Annotated[
         bool, typer.Option("--score", help="Score the model on these records' labels, beside your own regression.")
     ] = False,
+    own: Annotated[
+        Path | None,
+        typer.Option(help="With --score: other records of yours, from which alone your regression learns. [these]"),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table if it exists.")] = False,
     json_: Json = False,
 ) -> None:
@@ -176,6 +179,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
     with plain_errors(part="learner"):
         if score and json_:
             raise ConfigurationError("--score is for your own eyes: what --json prints ends in logs; leave one out")
+        if own is not None and not score:
+            raise ConfigurationError("--own is of --score: it names the records from which your own regression learns")
         from expril.files import require_new, write_new, write_private
 
         suffix, rule = out.suffix.lower(), "predictions are replaced only with --overwrite"
@@ -193,7 +198,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         site_file = None if schema is None else read_schema(schema)
         with bars(json_) as tick:
             tick("reading the records", 0, 0)
-            table = read_records(records)
+            table, learnt = read_records(records), None if own is None else read_records(own)
         from threadpoolctl import threadpool_limits
 
         from curator_node.records.dataset import complaints_about
@@ -215,8 +220,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
             if score:
                 tick("predicting", 1, 1)
                 tick("comparing with your own regression", 0, 0)
-                unit = site_file.unit if site_file is not None and site_file.unit in table.columns else None
-                scores = _scores(table, predictions, loaded.schema, unit)
+                unit = None if site_file is None else site_file.unit
+                scores = _scores(predictions, table, learnt, unit)
         content = encode_table(predictions.frame, suffix)
         if overwrite:
             write_private(out, content)
@@ -243,10 +248,12 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
             )
 
 
-def _scores(table: "pl.DataFrame", predictions: "Predictions", schema: "Schema", unit: str | None) -> "Written":
+def _scores(
+    predictions: "Predictions", table: "pl.DataFrame", learnt: "pl.DataFrame | None", unit: str | None
+) -> "Written":
     """What a study's model reaches on records with labels, beside their holder's own regression."""
     from expril.report.table import text_table
-    from simulations.own_patients import own_patients
+    from simulations.own_patients import Patients, own_patients
 
     def written(score: "ScoreInterval | None", sign: str = "") -> str:
         if score is None:
@@ -254,7 +261,9 @@ def _scores(table: "pl.DataFrame", predictions: "Predictions", schema: "Schema",
         ends = "" if score.low == score.high else f" ({score.low:{sign}.3f} to {score.high:{sign}.3f})"
         return f"{score.value:{sign}.3f}{ends}"
 
-    compared = own_patients(table, predictions.records, predictions.values, schema, unit)
+    schema = predictions.records.schema
+    others = None if learnt is None else Patients.of(learnt, schema, unit)
+    compared = own_patients(Patients.of(table, schema, unit), predictions.values, others)
     records = max(joining.records for joining in compared.values())
     return text_table(
         f"your own {records} records, with 95 % intervals",
@@ -263,8 +272,10 @@ def _scores(table: "pl.DataFrame", predictions: "Predictions", schema: "Schema",
             (measure, *map(written, (item.constant, item.regression, item.federation)), written(item.gain, "+"))
             for measure, item in compared.items()
         ],
-        note="your regression predicts each fifth of the records from the rest\n"
-        "this model may have learnt from noisy counts of the same records",
+        note="your regression learnt from the records of --own alone"
+        if learnt is not None
+        else "your regression predicts each fifth of these records from the rest\n"
+        "if the study asked these records, its model's scores are too good: take newer patients, and these as --own",
     )
 
 

@@ -356,6 +356,12 @@ def test_a_model_is_scored_on_the_terminal_of_who_owns_the_labels_alone(records)
     assert f" {(frame['predicted'].to_numpy() == labels).mean():.3f} (" in " ".join(shown["accuracy"])
     assert f" {roc_auc_score(labels == 'yes', frame['P(yes)']):.3f} (" in " ".join(shown["AUC"])
     assert "without noise: for you alone" in done.stderr
+    assert "take newer patients" in done.stdout
+    ward = path.parent / "ward.csv"
+    people(60, 9).with_columns(sick=pl.Series(["no", "yes"] * 30)).write_csv(ward)
+    _, done = predicted(two_classes(3), records, "--score", "--own", ward, "--overwrite")
+    assert "learnt from the records of --own alone" in done.stdout
+    assert "--own is of --score" in predicted(two_classes(3), records, "--own", ward, "--overwrite", code=2)[1].stderr
     said = predicted(two_classes(3), records, "--score", "--json", "--overwrite", code=2)[1]
     assert "leave one out" in said.stderr
     table.write_csv(path)
