@@ -162,9 +162,11 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
     score: Annotated[
         bool, typer.Option("--score", help="Score the model on these records' labels, beside your own regression.")
     ] = False,
-    own: Annotated[
+    own_records: Annotated[
         Path | None,
-        typer.Option(help="With --score: other records of yours, from which alone your regression learns. [these]"),
+        typer.Option(
+            "--own", help="With --score: other records of yours, from which alone your regression learns. [these]"
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table if it exists.")] = False,
     json_: Json = False,
@@ -179,7 +181,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
     with plain_errors(part="learner"):
         if score and json_:
             raise ConfigurationError("--score is for your own eyes: what --json prints ends in logs; leave one out")
-        if own is not None and not score:
+        if own_records is not None and not score:
             raise ConfigurationError("--own is of --score: it names the records from which your own regression learns")
         from expril.files import require_new, write_new, write_private
 
@@ -198,7 +200,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         site_file = None if schema is None else read_schema(schema)
         with bars(json_) as tick:
             tick("reading the records", 0, 0)
-            table, learnt = read_records(records), None if own is None else read_records(own)
+            table, learnt = read_records(records), None if own_records is None else read_records(own_records)
         from threadpoolctl import threadpool_limits
 
         from curator_node.records.dataset import complaints_about
