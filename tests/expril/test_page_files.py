@@ -3,8 +3,9 @@
 import csv
 import io
 import re
-from functools import partial
-from operator import itemgetter
+from functools import cache, partial
+from itertools import combinations
+from operator import attrgetter, itemgetter
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from expril.report.chart import Key, Level, Place, Series, Strip, line_chart, make_axis
 from expril.report.document import Cards, Charts, Document, Drawing, Fold, Grid, Heading, Legend, Section, Text
+from expril.report.labels import Box, text_width
 from expril.report.page import as_page
 from expril.report.page_files import as_csv, file_name, page_files, write_page_files
 from expril.report.plain_svg import Frame, Sheet, moved_path, plain_svg
@@ -288,18 +290,61 @@ def test_a_page_offers_each_file_and_allows_no_more_than_their_images():
     assert "<script>" not in as_page(document(Text("words")))
 
 
+@cache
+def every_kind():
+    from every_page import written_documents
+
+    return written_documents()
+
+
+def boxes(tree):
+    """Text -> the box around it, an upper bound, for each text of a figure."""
+    styles = dict(re.findall(r"\.([a-z]+)\{([^}]*)\}", tree.findtext(f"{SVG}style")))
+    for text in tree.iter(f"{SVG}text"):
+        style = dict(rule.split(":") for rule in styles[text.get("class")].split(";"))
+        size, x, y = float(style["font-size"].removesuffix("px")), float(text.get("x")), float(text.get("y"))
+        width = text_width(text.text or "", size) * (1.08 if style.get("font-weight") == "600" else 1)
+        left = x - {"start": 0, "middle": 0.5, "end": 1}[style.get("text-anchor", "start")] * width
+        if text.text and not text.get("aria-hidden"):
+            yield text.text, Box(left, left + width, y - 0.8 * size + 1, y + 0.2 * size - 1)
+
+
+def test_words_of_every_pages_figures_are_inside_and_apart():
+    figures = 0
+    for document_ in every_kind().values():
+        for file in filter(attrgetter("svg"), page_files(document_)):
+            tree = ET.fromstring(file.svg)
+            placed = list(boxes(tree))
+            for words, box in placed:
+                assert box.left >= -1, (file.name, words)
+                assert box.right <= float(tree.get("width")) + 1, (file.name, words)
+                assert 0 <= box.top < box.bottom <= float(tree.get("height")), (file.name, words)
+            overlapping = [(words, other) for (words, box), (other, box_) in combinations(placed, 2) if box.meets(box_)]
+            assert overlapping == [], file.name
+            figures += 1
+    assert figures > 50
+    crowded = f'<svg xmlns="{SVG[1:-1]}"><style>.a{{font-size:12px}}</style><text class="a" x="0" y="9">one</text>'
+    first, second = boxes(ET.fromstring(f'{crowded}<text class="a" x="9" y="12">two</text></svg>'))
+    assert first[1].meets(second[1])  # power
+
+
+KINDS = ("several learners", "rare outcome", "number", "many curators", "hostile", "several epsilons", "study", "audit")
+
+
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_each_button_of_a_page_saves_the_file_that_is_written(browser, tmp_path, dark):
+@pytest.mark.parametrize(("page", "dark"), [("everything", False), *((kind, True) for kind in KINDS)])
+def test_each_button_of_a_page_saves_the_file_that_is_written(browser, tmp_path, page, dark):
     from PIL import Image
 
+    document_ = EVERYTHING if page == "everything" else every_kind()[page]
     path = tmp_path / "page.html"
-    path.write_text(as_page(EVERYTHING), encoding="utf-8")
+    path.write_text(as_page(document_), encoding="utf-8")
     with browser.open(path, dark=dark) as tab:
         tab.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-        for file in page_files(EVERYTHING):
-            name = f"the-subject-{file.name}"
+        files = page_files(document_)
+        for file in files[:: len(files) // 20 + 1]:  # an audit has sixty alike
+            name = f"{file_name(document_.subject)}-{file.name}"
             place = f'.save[data-name="{name}"]'
             labels = tab.run(f"[...document.querySelectorAll('{place} button')].map((button) => button.ariaLabel)")
             kinds = [label.removeprefix("Save as ").partition(":")[0] for label in labels]

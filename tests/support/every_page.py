@@ -25,7 +25,12 @@ PUBLISHED = tuple(sorted((ROOT / "docs").rglob("report.html")))
 
 
 def written_pages():
-    """Name -> page, made from fixed reports."""
+    """Name -> page of `written_documents`."""
+    return {name: as_page(document) for name, document in written_documents().items()}
+
+
+def written_documents():
+    """Name -> document, made from fixed reports."""
     clinical = test_clinical_report
     validated = {"validation_text": "As told.", "population": "all three hospitals together"}
     errors = {"r2": [0.4, -0.2, 0.7], "mean_absolute_error": [3.25, 2.5, 4.0], "mean_squared_error": [16.0, 9.0, 25.0]}
@@ -37,7 +42,7 @@ def written_pages():
         "controls": (audit_results.control(caught=False, bound=0.2),),
         "checks": (audit_results.check(passed=False),),
     }
-    documents = {
+    return {
         "several learners": run_document(test_report.three_learners()),
         "rare outcome": run_document(clinical.report()),
         "number": run_document(test_report.make_report(regression, measure="R²", further="RMSE")),
@@ -51,7 +56,6 @@ def written_pages():
         "audit that fails": audit_document(audit_results.audit(**failing)),
         "checklist": checklist_document(),
     }
-    return {name: as_page(document) for name, document in documents.items()}
 
 
 PATIENTS = 900
