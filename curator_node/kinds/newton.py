@@ -81,7 +81,7 @@ def sliced(weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     step = math.ldexp(1.0, math.frexp(float(np.abs(weights).max(initial=0.0)))[1])
     slices, rest = [], weights
     for _ in range(SLICES):
-        step = math.ldexp(step, -BITS)
+        step = max(math.ldexp(step, -BITS), math.ulp(0.0))  # of tiny weights: all floats are multiples of that
         slices.append(np.rint(rest / step) * step)
         rest = rest - slices[-1]
     return slices
