@@ -302,7 +302,7 @@ class Score(Checked, frozen=True, kw_only=True):
     """
 
     value: ScoreValue | None = msgspec.field(name="accuracy")  # None where nothing was learned: no answer was released
-    value_se: ErrorValue | None = msgspec.field(name="accuracy_se")  # over repeats; of one, binomial, or None
+    value_se: ErrorValue | None = msgspec.field(name="accuracy_se")  # over repeats; of one, by its test records
     constant: ScoreValue = msgspec.field(name="majority")  # what the most frequent class, or the mean, would score
     regression: ScoreValue | None = msgspec.field(name="ceiling")  # None where it was not computed
     expected: Expected | None = None  # by the learner; None where its answers cannot tell
