@@ -20,6 +20,8 @@ from expril.report.picture import Picture, as_picture, has_picture
 from expril.report.png import as_png
 from expril.report.table import Table
 
+_FEW = 2
+"""Most words of a title that need others around them."""
 _LONGEST = 60
 """Most letters of a file's name."""
 _NUMBER = re.compile(
@@ -83,7 +85,7 @@ def _places(document: Document) -> Iterator[_Place]:
     sections: list[tuple[str, list[Block]]] = [
         (section.title, section.present) for section in document.in_medium("page")
     ]
-    sections += [("", [document.settings])] if document.settings else []
+    sections += [("Where the numbers come from", [document.settings])] if document.settings else []
     section_title = ""
     for title, blocks in sections:
         section_title = title or section_title
@@ -97,13 +99,19 @@ def _places(document: Document) -> Iterator[_Place]:
                 of_tables = of_drawings = block
             elif isinstance(block, Table) and block.filled:
                 of_drawings = None
-                yield _Place(block, block.caption or around, heading, of_tables)
+                yield _Place(block, _titled(block.caption or around, section_title), heading, of_tables)
             elif isinstance(block, Charts) and block:
-                yield _Place(block, _chart_title(block, around), heading)
+                yield _Place(block, _titled(_chart_title(block, around), section_title), heading)
             elif isinstance(block, Cards) and has_picture(block):
                 yield _Place(block, around, heading)
             elif isinstance(block, Drawing):
-                yield _Place(block, block.name or around, heading, of_drawings)
+                yield _Place(block, _titled(block.name or around, section_title), heading, of_drawings)
+
+
+def _titled(words: str, section: str) -> str:
+    """One or two words with the title of their section before them, unless it has a result, which names no file."""
+    needless = len(words.split()) > _FEW or section in words or re.search("[0-9]", section)
+    return words if needless else f"{section}: {words}"
 
 
 def _chart_title(charts: Charts, around: str) -> str:

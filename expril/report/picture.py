@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from expril.report.chart import Axis, Figure, Key, Strip
 from expril.report.document import Card, Cards, Charts, Document, Drawing, Legend, leaves
-from expril.report.labels import text_width
-from expril.report.plain_svg import WHITE, Sheet, plain_svg
+from expril.report.labels import Words, cut, text_width
+from expril.report.plain_svg import WHITE, Sheet, parsed, plain_svg
 from expril.report.table import Cell, Column, Table
 from expril.report.template import PACKAGE, asset, page_template, style
 
@@ -30,6 +30,8 @@ ENTRY, LETTER, LINE = 58, 6.6, 24
 """Width of a legend's entry without its name, width of a letter, and height of a line, in pixels."""
 STRIP, STRIPS, CHIP = 320, 170, 20
 """Width of a table's only strip, of one of several, and of a colour and shape before a cell's words, in pixels."""
+BOLD = 1.1
+"""Width of bold words for one of others, an upper bound."""
 WORDS = 15
 """Height of a line of words in a table, in pixels."""
 TITLE_LETTER, TITLE_LINE = 9.5, 19
@@ -61,6 +63,11 @@ class Panel:
     y: int
     width: int
     figure: Figure
+
+    @property
+    def name(self) -> str:
+        """The chart's name, cut where the next one begins."""
+        return cut(Words(self.figure.name, 0, 0), self.width / BOLD).text
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,7 @@ def _stretched(block: Drawing, title: str, legend: Legend | None) -> str:
     entries = _entries(legend, width)
     y = max((entry.y + LINE for entry in entries), default=0.0)
     shapes = []
-    for part in ET.fromstring(f"<g>{block.svg}</g>"):  # noqa: S314 - our own drawing
+    for part in parsed(f"<g>{block.svg}</g>"):
         if part.tag == "svg":
             part.set("y", str(y))
             shapes.append(ET.tostring(part, encoding="unicode"))
@@ -313,4 +320,5 @@ def _width(column: Column[Any], items: Sequence[Any]) -> float:
     cells = [column.text(item) for item in items]
     texts = [(text, CHIP if cell.key else 0) for cell in cells for text in _texts(cell)]
     texts += [(text, 0) for text in column.heading.split("\n")]
-    return max(text_width(text) + room for text, room in texts)
+    bold = BOLD if any(cell.strong for cell in cells) else 1.0
+    return max(bold * text_width(text) + room for text, room in texts)

@@ -30,6 +30,8 @@ _PAINTS = ("fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap
 _INITIAL = {"fill": "#000", "stroke": "none", "stroke-width": "1", "font-size": "16", "opacity": "1"}
 _UNSEEN = frozenset({"title", "desc", "style", "defs", "symbol", "script"})
 _TOKEN = re.compile(r"[A-Za-z]|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
+_NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML cannot hold; a text may."""
 _ARGUMENTS = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "T": 2, "A": 7, "Z": 0}
 
 Style = dict[str, str]
@@ -340,6 +342,11 @@ def _joined(shapes: Iterable[ET.Element]) -> Iterator[ET.Element]:
             yield shape
 
 
+def parsed(text: str) -> ET.Element:
+    """Read our own XML, whose texts may hold characters that XML does not allow."""
+    return ET.fromstring(_NO_CHARACTER.sub("\ufffd", text))  # noqa: S314 - our own, and no entities
+
+
 def plain_svg(text: str, sheet: Sheet) -> str:
     """Return an SVG file with the same picture in pixels, on white.
 
@@ -347,7 +354,7 @@ def plain_svg(text: str, sheet: Sheet) -> str:
         text: an SVG file of known width and height, with XML's rules.
         sheet: the style of its classes.
     """
-    source = ET.fromstring(text)  # noqa: S314 - our own file
+    source = parsed(text)
     width, height = float(source.get("width", "0")), float(source.get("height", "0"))
     writer = _Writer(sheet)
     shapes = list(writer.walk(source, Frame(width, height), {}, ()))

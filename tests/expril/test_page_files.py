@@ -90,7 +90,8 @@ def test_a_pages_files_are_its_figures_and_tables_in_order():
     files = page_files(EVERYTHING)
 
     assert [file.name for file in files] == [
-        "charts", file_name(f"{HOSTILE} 0"), "of-a-size", "a-table-of-strips", "texts", "wide", "settings",
+        "the-section-charts", file_name(f"{HOSTILE} 0"), "of-a-size", "a-table-of-strips", "the-section-texts",
+        "the-section-wide", "where-the-numbers-come-from-settings",
     ]  # fmt: skip
     assert [(bool(file.svg), bool(file.csv)) for file in files] == [
         (True, False), (True, False), (True, False), (True, True), (False, True), (True, False), (False, True),
@@ -101,7 +102,10 @@ def test_files_of_one_title_are_told_apart():
     heading = [Heading("ann"), texts(1), Heading("bob"), texts(2), texts(3), Heading("bob"), texts(4)]
     files = page_files(document(*heading, Text("x"), DRAWING, Cards([])))
 
-    assert [file.name for file in files] == ["texts-ann", "texts-bob", "texts-bob-2", "texts-bob-3", "of-a-size"]
+    assert [file.name for file in files] == [
+        *("the-section-texts-ann", "the-section-texts-bob", "the-section-texts-bob-2", "the-section-texts-bob-3"),
+        "of-a-size",
+    ]
     assert len({file.name for file in files}) == len(files)
 
 
@@ -136,6 +140,12 @@ def test_a_figure_is_a_file_of_pixels_that_loads_nothing():
         assert tree.findtext(f"{SVG}title") == file.title
         used = {element.get("class") for element in tree.iter() if element.get("class")}
         assert used == set(re.findall(r"\.([a-z]+)\{", tree.findtext(f"{SVG}style")))
+
+
+def test_a_character_that_xml_lacks_is_replaced():
+    (file,) = page_files(document(charts("a name\x00 with\x0b some")))
+
+    assert ET.fromstring(file.svg).findtext(f"{SVG}title") == "a name\ufffd with\ufffd some"
 
 
 def test_a_table_of_strips_is_a_figure_with_legend_words_and_strips():
@@ -250,7 +260,8 @@ def test_files_are_written_with_stable_names(tmp_path):
 
     assert sorted(tmp_path.rglob("*.*")) == sorted(written)
     assert [path.name for path in written[-5:]] == [
-        "a-table-of-strips.svg", "a-table-of-strips.csv", "texts.csv", "wide.svg", "settings.csv",
+        "a-table-of-strips.svg", "a-table-of-strips.csv", "the-section-texts.csv", "the-section-wide.svg",
+        "where-the-numbers-come-from-settings.csv",
     ]  # fmt: skip
     for file in page_files(EVERYTHING):
         if file.csv:
