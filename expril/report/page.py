@@ -18,6 +18,9 @@ from expril.report.plain_svg import SVG
 from expril.report.png import MOST, SCALE
 from expril.report.template import PACKAGE, asset, page_template, style
 
+_LARGE = re.compile(r"<(h1|h2|h3|article)>.*?</\1>", re.DOTALL)
+"""Headings and answers, in large type: there a line does not break between a number and its percent sign."""
+
 
 def embedded(svg: str) -> Markup:
     """Return an SVG file as a page holds it, whose script makes the file of it again.
@@ -45,4 +48,5 @@ def as_page(document: Document) -> str:
         script = asset(PACKAGE, "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         parts |= {"script": Markup(script), "digest": digest}  # noqa: S704 - our own file, no text of a document
-    return page_template(PACKAGE, "document.html.j2").render(**parts)
+    page = page_template(PACKAGE, "document.html.j2").render(**parts)
+    return _LARGE.sub(lambda match: re.sub(r"(?<=\d) %", "\u00a0%", match[0]), page)
