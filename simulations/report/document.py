@@ -231,9 +231,10 @@ def _cards(report: RunReport, rows: Sequence[Sequence[Row]]) -> Cards:
 def _further_facts(score: Score, report: RunReport) -> Iterator[tuple[str, str]]:
     """Further facts of a learner."""
     if score.absolute is not None:
-        others = f"(mean {amount(score.absolute_constant)}, regression {amount(score.absolute_regression)})"
+        pairs = (("mean", score.absolute_constant), ("regression", score.absolute_regression))
+        others = ", ".join(f"{name} {amount(value)}" for name, value in pairs if value is not None)
         error = f"{with_se(score.absolute, score.absolute_se)} {report.units}".rstrip()
-        yield "mean absolute error", f"{error} {others}"
+        yield "mean absolute error", f"{error} ({others})" if others else error
     if score.auc is not None:
         if report.lead == "AUC":
             yield "accuracy", f"{digits(score.value)} (majority {digits(score.constant)})"
