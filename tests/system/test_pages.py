@@ -283,7 +283,7 @@ SQUEEZED = """(() => {
     for (let node; (node = walker.nextNode()); ) {
       if (!visible(node.parentElement)) continue;
       canvas.font = getComputedStyle(node.parentElement).font;
-      for (const { 0: word, index } of node.data.matchAll(/[^\\s\\-–\\/]+/gu)) {
+      for (const { 0: word, index } of node.data.matchAll(/[^\\s\\-–\\/<>()"']+/gu)) {
         const range = document.createRange();
         range.setStart(node, index);
         range.setEnd(node, index + word.length);
