@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from expril.files import replace_bytes
-from expril.report.document import Block, Cards, Charts, Document, Drawing, Heading, Legend, leaves
+from expril.report.document import Block, Cards, Charts, Document, Drawing, Fold, Heading, Legend, leaves
 from expril.report.picture import Picture, as_picture, has_picture
 from expril.report.png import as_png
 from expril.report.table import Table
@@ -38,7 +38,7 @@ class PageFile:
     name: str  # of its files, without their ending
     title: str
     block: Picture
-    legend: Legend | None = None  # of a table or drawing
+    legend: Legend | None = None
 
     @cached_property
     def svg(self) -> str:
@@ -90,22 +90,25 @@ def _places(document: Document) -> Iterator[_Place]:
     for title, blocks in sections:
         section_title = title or section_title
         heading = ""
-        of_tables = of_drawings = None  # the legend of the tables below; that of drawings ends with a table
-        for block in leaves(blocks):
-            around = heading or section_title or "figure"
+        # The legends of the blocks below; that of drawings ends with a table.
+        of_tables = of_drawings = of_charts = None
+        for outer, block in ((part, leaf) for part in blocks for leaf in leaves([part])):
+            around_all = outer.summary if isinstance(outer, Fold) else section_title
+            around = heading or around_all or "figure"
             if isinstance(block, Heading):
                 heading = block.text
             elif isinstance(block, Legend):
                 of_tables = of_drawings = block
             elif isinstance(block, Table) and block.filled:
                 of_drawings = None
-                yield _Place(block, _titled(block.caption or around, section_title), heading, of_tables)
+                yield _Place(block, _titled(block.caption or around, around_all), heading, of_tables)
             elif isinstance(block, Charts) and block:
-                yield _Place(block, _titled(_chart_title(block, around), section_title), heading)
+                of_charts = Legend(block.keys, block.rules) or of_charts
+                yield _Place(block, _titled(_chart_title(block, around), around_all), heading, of_charts)
             elif isinstance(block, Cards) and has_picture(block):
                 yield _Place(block, around, heading)
             elif isinstance(block, Drawing):
-                yield _Place(block, _titled(block.name or around, section_title), heading, of_drawings)
+                yield _Place(block, _titled(block.name or around, around_all), heading, of_drawings)
 
 
 def _titled(words: str, section: str) -> str:

@@ -173,7 +173,13 @@ def has_picture(block: object) -> bool:
 
 
 def as_picture(block: Picture, title: str, legend: Legend | None = None) -> str:
-    """Return a block as one SVG file in pixels, on white; `legend` is that of a table or drawing."""
+    """Return a block as one SVG file in pixels, on white.
+
+    Args:
+        block: one of which `has_picture` is true.
+        title: above the figure.
+        legend: of a table or a drawing, or of charts that have none of their own.
+    """
     if isinstance(block, Cards):
         text = _table(_card_table(block), title, None)
     elif isinstance(block, Table):
@@ -181,6 +187,8 @@ def as_picture(block: Picture, title: str, legend: Legend | None = None) -> str:
     elif isinstance(block, Drawing) and block.size is None:
         text = _stretched(block, title, legend)
     else:
+        if isinstance(block, Charts) and legend is not None:
+            block = replace(block, keys=block.keys or legend.keys, rules=block.rules or legend.marks)
         text = as_svg(block, title)
     return plain_svg(text, _sheet())
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
 from operator import attrgetter, itemgetter
@@ -90,7 +91,7 @@ def test_a_pages_files_are_its_figures_and_tables_in_order():
     files = page_files(EVERYTHING)
 
     assert [file.name for file in files] == [
-        "the-section-charts", file_name(f"{HOSTILE} 0"), "of-a-size", "a-table-of-strips", "the-section-texts",
+        "the-section-charts", file_name(f"{HOSTILE} 0"), "of-a-size", "a-table-of-strips", "more-texts",
         "the-section-wide", "where-the-numbers-come-from-settings",
     ]  # fmt: skip
     assert [(bool(file.svg), bool(file.csv)) for file in files] == [
@@ -140,6 +141,17 @@ def test_a_figure_is_a_file_of_pixels_that_loads_nothing():
         assert tree.findtext(f"{SVG}title") == file.title
         used = {element.get("class") for element in tree.iter() if element.get("class")}
         assert used == set(re.findall(r"\.([a-z]+)\{", tree.findtext(f"{SVG}style")))
+
+
+def test_charts_without_a_legend_have_that_of_the_charts_above():
+    bare = replace(charts("bare ones too"), keys=(), rules=())
+    first, last = page_files(document(charts("with a legend"), bare))
+    other = page_files(document(bare))[0]
+
+    words = [[text.text for text in ET.fromstring(file.svg).iter(f"{SVG}text")] for file in (first, last, other)]
+    assert words[0][1:] == words[1][1:]
+    assert "the rule" in words[1]
+    assert "the rule" not in words[2]
 
 
 def test_a_character_that_xml_lacks_is_replaced():
@@ -260,7 +272,7 @@ def test_files_are_written_with_stable_names(tmp_path):
 
     assert sorted(tmp_path.rglob("*.*")) == sorted(written)
     assert [path.name for path in written[-5:]] == [
-        "a-table-of-strips.svg", "a-table-of-strips.csv", "the-section-texts.csv", "the-section-wide.svg",
+        "a-table-of-strips.svg", "a-table-of-strips.csv", "more-texts.csv", "the-section-wide.svg",
         "where-the-numbers-come-from-settings.csv",
     ]  # fmt: skip
     for file in page_files(EVERYTHING):
