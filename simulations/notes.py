@@ -58,8 +58,8 @@ def how_records_were_split(scenario: Scenario) -> str:
     """The sentence on the split, for the description."""
     parts = scenario.data.parts
     return (
-        f"Of each site's records {parts.private:.0%} are private, {parts.source:.0%} are the learners' unlabelled "
-        f"source, {parts.test:.0%} test the result."
+        f"Of each hospital's records {parts.private:.0%} are private and answer, {parts.source:.0%}, without the "
+        f"outcome, are what learners hold from the start, and {parts.test:.0%} test the result."
     )
 
 

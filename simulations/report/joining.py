@@ -17,7 +17,7 @@ OWN = Key(COLOURS - 1, True, "its own regression")
 _EXTREMES = 5
 ENOUGH = 5
 """Fewest repeats that tell how models vary."""
-VERDICTS = {"pays": "joining pays", "does not pay": "own regression is better", "not shown": "not shown either way"}
+VERDICTS = {"pays": "joining pays", "does not pay": "own regression is better", "not shown": "undecided"}
 Part = Callable[[Joining], ScoreInterval | None]
 """Takes a score or a difference of a hospital."""
 
@@ -68,12 +68,12 @@ def joining_summary(learner: LearnerReport) -> str:
         return ""
     hospitals = count(len(verdicts), "hospital")
     pays, worse = verdicts.count("pays"), verdicts.count("does not pay")
-    text = f"Joining pays for {pays} of {hospitals}"
+    text = f"Joining is shown to pay for {pays} of {hospitals}"
     if worse:
         text += f"; {worse} would do better with {'its' if worse == 1 else 'their'} own regression"
     rest = len(verdicts) - pays - worse
     if rest:
-        text += f"; for {rest} neither is shown"
+        text += f"; {rest} {'is' if rest == 1 else 'are'} undecided"
     text += "."
     if len(verdicts) > FEW:
         higher = sum(joining.gain is not None and joining.gain.value > 0 for joining in learner.joining)

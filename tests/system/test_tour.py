@@ -109,7 +109,9 @@ def test_the_tours_scenario_shows_a_refusal():
 
 
 def shape(text):
-    """A text without its digits, signs, digests, widths and line ends."""
+    """A text without its digits, signs, digests, widths and line ends, and without verdicts, which chance decides."""
+    text = re.sub(r"joining pays|own regression is better|undecided", "verdict", text)
+    text = re.sub(r"Joining is shown to pay[^.]*\.|\d+ equal", "", text)
     text = re.sub(r"\b[0-9a-f]{8,}\b", "#", re.sub(r"─+", "─", text))
     return " ".join(re.sub(r"(?<!\S)[+−]?\d[\d.]*|\d[\d.]*", "#", text).split())
 
