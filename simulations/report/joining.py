@@ -70,7 +70,7 @@ def joining_summary(learner: LearnerReport) -> str:
     pays, worse = verdicts.count("pays"), verdicts.count("does not pay")
     text = f"Joining is shown to pay for {pays} of {hospitals}"
     if worse:
-        text += f"; {worse} would do better with {'its' if worse == 1 else 'their'} own regression"
+        text += f"; {worse} {'does better with its' if worse == 1 else 'do better with their'} own regression"
     rest = len(verdicts) - pays - worse
     if rest:
         text += f"; {rest} {'is' if rest == 1 else 'are'} undecided"

@@ -413,7 +413,7 @@ def test_of_many_hospitals_the_page_shows_the_ends():
     text = Outline(as_page(run_document(crowd()))).text
     assert text.count("site 50") < text.count("site 00")
     assert "All 100 hospitals are listed under “All numbers”. Each verdict is at the level of 5 %" in text
-    assert joining_summary(learner).startswith("Joining pays for ")
+    assert joining_summary(learner).startswith("Joining is shown to pay for ")
     assert "The federation’s mean score is the higher one at 50." in joining_summary(learner)
 
 
