@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expril.commands.terminal import check_files
 from expril.report.chart import Key, Level, Place, Series, Strip, line_chart, make_axis
 from expril.report.document import Cards, Charts, Document, Drawing, Fold, Grid, Heading, Legend, Section, Text
 from expril.report.labels import Box, text_width
@@ -21,6 +22,7 @@ from expril.report.page_files import as_csv, file_name, page_files, write_page_f
 from expril.report.plain_svg import Frame, Sheet, moved_path, plain_svg
 from expril.report.png import MOST, SCALE, as_png, has_letters
 from expril.report.table import Cell, Column, Group, Table, text_table
+from protocol.errors import ConfigurationError
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script> & \"q\" 'q' ]]> </template>"
@@ -294,6 +296,13 @@ def test_a_figure_becomes_a_png_of_its_size(tmp_path):
     assert {(255, 255, 255), (0x0B, 0x5F, 0xA5)} <= colours.keys()  # paper, and the first colour
     tall = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="8000"/>'
     assert Image.open(io.BytesIO(as_png(tall))).size == (20, MOST)
+
+
+def test_a_png_without_letters_is_refused_before_any_work(monkeypatch, tmp_path):
+    monkeypatch.setattr("expril.report.png.has_letters", lambda: False)
+    check_files(tmp_path, png=False)
+    with pytest.raises(ConfigurationError, match="no font is installed"):
+        check_files(tmp_path, png=True)
 
 
 def test_a_page_offers_each_file_and_allows_no_more_than_their_images():

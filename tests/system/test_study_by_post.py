@@ -105,11 +105,14 @@ def test_what_it_left_is_verified_and_shown(done):
 
 
 @pytest.mark.slow
-def test_the_same_command_asks_nothing_again(done):
+def test_the_same_command_asks_nothing_again_and_may_leave_figures(done, tmp_path):
     ada, _, told, _ = done
     before = sorted((ada.path / "stick").rglob("*"))
-    assert ada.run()["cost"] == told["cost"]
+    assert ada.run("--files", str(tmp_path / "files"))["cost"] == told["cost"]
     assert sorted((ada.path / "stick").rglob("*")) == before
+    assert {path.suffix for path in (tmp_path / "files").iterdir()} == {".svg", ".csv"}
+    page = (ada.path / "result" / "report.html").read_text()
+    assert all(f'-{path.stem}" data-title=' in page for path in (tmp_path / "files").iterdir())
 
 
 @pytest.mark.slow
