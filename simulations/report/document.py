@@ -102,6 +102,10 @@ SUMMED = (
     "cryptography is broken"
 )
 READING = {
+    "Curator": (
+        "The program that holds a hospital’s records, answers questions about them and keeps the ledger of what was "
+        "spent; the answers above say hospital."
+    ),
     "Epsilon claimed": (
         "The privacy loss that the learner’s plan announced to each curator before its first question; a validation is "
         "a second study, and its plan is added. Smaller is more private."
