@@ -68,8 +68,24 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
             f"At {series(useless)} neither the model nor the own regression is shown to be better than an answer that "
             "looks at no record."
         )
+    yield from _without(learner)
     if names["no answer"]:
         yield f"It cannot be told for {series(names['no answer'])}."
+
+
+def _without(learner: LearnerReport) -> Iterator[str]:
+    """What a hospital that gave nothing would get, where the run asked for that."""
+    contributions = {site.curator: site.contribution for site in learner.joining if site.contribution is not None}
+    givers = [name for name, contribution in contributions.items() if contribution.low > 0]
+    if givers:
+        rest = (
+            "; the others would get one as good without, as far as can be told"
+            if len(givers) < len(contributions)
+            else ""
+        )
+        yield f"The answers of {series(givers)} make the model better for their own patients{rest}."
+    elif contributions:
+        yield "A hospital that gave no answers would get a model as good, as far as can be told."
 
 
 def joining_title(learner: LearnerReport) -> str:

@@ -573,6 +573,27 @@ def test_where_neither_is_better_than_the_constant_it_is_said():
     assert "neither the model nor the own regression is shown" not in answers(joined(*[0.1] * 4))[COST]
 
 
+@pytest.mark.parametrize(
+    ("contributions", "phrase"),
+    [
+        (
+            (0.1, 0.0, 0.0, 0.0),
+            "The answers of basel make the model better for their own patients; the others would get",
+        ),
+        ((0.1,) * 4, "The answers of basel, geneva, zurich and bern make the model better for their own patients."),
+        ((0.0,) * 4, "A hospital that gave no answers would get a model as good, as far as can be told."),
+    ],
+)
+def test_what_a_hospital_that_gives_nothing_would_get_is_said_if_it_was_asked_for(contributions, phrase):
+    sites = [
+        msgspec.structs.replace(joining(name, 0.1), others=interval(0.6), contribution=interval(value))
+        for name, value in zip(NAMES, contributions, strict=True)
+    ]
+    assert phrase in answers(report(learner(joining=tuple(sites))))[COST]
+    assert "gave no answers" not in answers(joined(*[0.1] * 4))[COST]
+    assert "own patients" not in answers(joined(*[0.1] * 4))[COST]
+
+
 def test_without_joining_the_figure_shows_the_model_by_hospital():
     (table,) = (block for block in run_brief(report()).beside if isinstance(block, Table))
     assert [column.heading for column in table.columns] == ["hospital", "plotted", "together"]
