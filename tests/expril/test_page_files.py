@@ -19,6 +19,7 @@ from expril.report.document import Cards, Charts, Document, Drawing, Fold, Grid,
 from expril.report.labels import Box, text_width
 from expril.report.page import as_page
 from expril.report.page_files import as_csv, file_name, page_files, write_page_files
+from expril.report.picture import as_picture, as_svg
 from expril.report.plain_svg import Frame, Sheet, moved_path, plain_svg
 from expril.report.png import MOST, SCALE, as_png, has_letters
 from expril.report.table import Cell, Column, Group, Table, text_table
@@ -329,6 +330,10 @@ def every_kind():
     return written_documents()
 
 
+def charts_of(document_):
+    return [block for section in document_.in_medium("page") for block in section.present if isinstance(block, Charts)]
+
+
 def boxes(tree):
     """Text -> the box around it, an upper bound, for each text of a figure."""
     styles = dict(re.findall(r"\.([a-z]+)\{([^}]*)\}", tree.findtext(f"{SVG}style")))
@@ -397,6 +402,32 @@ def test_each_button_of_a_page_saves_the_file_that_is_written(browser, tmp_path,
                     assert max(colours)[1] == (255, 255, 255)  # in both themes
                     assert len(colours) > 20
         assert tab.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_figure_in_pixels_looks_like_the_one_of_styles_and_percentages(browser, tmp_path):
+    """A browser draws both forms: what `plain_svg` resolved is what the style sheet says."""
+    from PIL import Image, ImageChops
+
+    blocks = [charts("one"), charts("three", 3)]
+    blocks += [
+        block for kind in ("rare outcome", "number", "several epsilons") for block in charts_of(every_kind()[kind])
+    ]
+    drawn = []
+    for number, block in enumerate(blocks):
+        forms = as_svg(block, "t").replace("light-dark(#fdfcf9,", "light-dark(#ffffff,"), as_picture(block, "t")
+        pictures = []
+        for form in forms:
+            path = tmp_path / f"{number}.html"
+            path.write_text(f'<!DOCTYPE html><meta charset="utf-8"><style>body {{ margin: 0 }}</style>{form}')
+            with browser.open(path, width=1400, height=1400) as tab:
+                pictures.append(Image.open(io.BytesIO(tab.picture(whole=False))).convert("L"))
+        difference = ImageChops.difference(*pictures).point(lambda value: 255 * (value > 60))
+        ink = pictures[0].point(lambda value: 255 * (value < 200))
+        drawn.append((difference.histogram()[255], ink.histogram()[255]))
+    assert all(inked > 1000 for _, inked in drawn), drawn
+    assert all(different < 0.02 * inked for different, inked in drawn), drawn  # tenths of a pixel are rounded
 
 
 @pytest.mark.slow
