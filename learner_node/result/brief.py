@@ -59,7 +59,7 @@ def _what(facts: Object) -> Iterator[str]:
     if facts["left_out"]:
         yield f"The model is without {series(list(facts['left_out']))}; why is said below."
     else:
-        yield "All of them answered."
+        yield "All of them took part."
     records = facts["private_records"]
     yield f"They answered for about {records:,} {_noun(facts).of(records)}, as far as the noise tells."
     if facts["shares"]:
@@ -81,7 +81,7 @@ def _worth(facts: Object) -> Iterator[str]:
     pairs = f"Of two {noun.plural}, one {quoted(facts['positive'] or '')} and one not"
     if validation is not None:
         yield (
-            f"{pairs}, it gives the right one the higher risk in {_interval(validation['auc'], 'such pairs')}: the "
+            f"{pairs}, it gives the first the higher risk in {_interval(validation['auc'], 'such pairs')}: the "
             "hospitals checked that in a second study."
         )
     if expected is not None:
@@ -95,7 +95,7 @@ def _worth(facts: Object) -> Iterator[str]:
         if validation is None:
             doubt = "" if expected["ranks"] else ", which is not shown to be better than chance"
             auc = _interval([expected[f"auc{end}"] for end in ("", "_low", "_high")], "such pairs")
-            yield f"{pairs}, it gives the right one the higher risk in {auc}{doubt}; chance would in 50."
+            yield f"{pairs}, it gives the first the higher risk in {auc}{doubt}; chance would in 50."
     if errors is not None and errors["r2"] is not None:
         value, low, high = errors["r2"]
         better = "" if low > 0 else ", so it is not shown to be better than always answering the mean"
@@ -120,8 +120,8 @@ def _listed(validation: Object, positive: str, noun: Noun) -> Iterator[str]:
     for point in validation["points"]:
         if point["rule"] == _TOP:
             yield (
-                f"Of the tenth of {noun.plural} with the highest risks, {_interval(point['ppv'])} have the outcome "
-                f"{quoted(positive)}; they are {hundred(point['sensitivity'][0])} of 100 of all with that outcome."
+                f"In the tenth of {noun.plural} with the highest risks, {_interval(point['ppv'])} have the outcome "
+                f"{quoted(positive)}; that is {hundred(point['sensitivity'][0])} of every 100 with that outcome."
             )
 
 

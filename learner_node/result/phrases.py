@@ -18,8 +18,8 @@ QUESTIONS = (
     "What was asked, and of whom?",
     "How good is it?",
     "For whom is it wrong?",
-    "What did one patient give away?",
-    "What did it cost, what is left, and should we join?",
+    "What did one patient give away, at worst?",
+    "Should we join, what did it cost, and what is left?",
 )
 """Questions of whoever decides."""
 NAMED = 8
@@ -27,6 +27,8 @@ NAMED = 8
 SURE = 0.99
 """Certainty from which a bound is said to protect hardly anybody."""
 CERTAIN = 0.9999
+_GUESS = 0.05
+"""A guess of something rare, beside that of one half."""
 SECURE = (
     "This holds only while no more hospitals conspire with the learner than its plan assumes, and the cryptography is "
     "not broken."
@@ -43,7 +45,7 @@ class Noun:
     single: str
     plural: str
     person: bool = False
-    protected: str = ""  # a sentence on what the protection covers
+    protected: str = ""  # a sentence on what the protection covers; "" where it is one record
 
     @property
     def person_or_record(self) -> str:
@@ -59,9 +61,7 @@ class Noun:
         return f"{many:,} {self.of(many)}"
 
 
-RECORD = Noun(
-    "record", "records", protected="It covers one record: a patient with two records gives away twice as much."
-)
+RECORD = Noun("record", "records")
 
 
 def unit_noun(unit: str) -> Noun:
@@ -102,14 +102,14 @@ def amount(value: Fraction) -> str:
     return written(value) if 100 % value.denominator == 0 else f"about {float(value):.2g}"
 
 
-def certainty(exponent: Fraction) -> float:
-    """Certainty to which answers that change odds by at most e^exponent can bring a guess of one half."""
-    return 1 / (1 + math.exp(-min(float(exponent), 700.0)))
+def certainty(exponent: Fraction, guess: float = 0.5) -> float:
+    """Certainty to which answers that change odds by at most e^exponent can bring a guess."""
+    return 1 / (1 + math.exp(-min(float(exponent), 700.0)) * (1 - guess) / guess)
 
 
-def sure(exponent: Fraction) -> str:
+def sure(exponent: Fraction, guess: float = 0.5) -> str:
     """That certainty in percent."""
-    share = certainty(exponent)
+    share = certainty(exponent, guess)
     return f"{100 * share:.0f} %" if share < SURE else "100 %" if share > CERTAIN else f"{100 * share:.2f} %"
 
 
@@ -125,16 +125,19 @@ def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str 
     odds = Odds.twice(spent)
     instance = f", such as {quoted(example)}," if example else ""
     yield (
-        f"Whoever thought it 50 % likely that a certain {noun.person_or_record} is among a hospital’s {noun.plural} "
-        f"can now be at most {sure(odds.presence)} sure, whatever else they know."
+        f"Who was 50 % sure that a particular {noun.person_or_record} is among a hospital’s {noun.plural} can now be "
+        f"at most {sure(odds.presence)} sure; who knew that, and was 50 % sure of anything else about it{instance} "
+        f"can be at most {sure(odds.label)} sure."
     )
     yield (
-        f"Who knows that it is there, and guesses anything else about it{instance} with 50 %, can be at most "
-        f"{sure(odds.label)} sure."
-    )
+        f"From {_GUESS:.0%} they get to {sure(odds.presence, _GUESS)} and {sure(odds.label, _GUESS)} at most, whatever "
+        "else they know."
+    ).replace("%", " %", 1)
     hardly = " That protects hardly anybody." if certainty(odds.presence) >= SURE else ""
-    yield f"This is what a privacy loss (epsilon) of {amount(spent)}{learners} means.{hardly} {noun.protected}"
-    yield "Only numbers with random noise left the hospitals, never a record."
+    twice = f"It covers one record: of a patient with two, {sure(odds.presence)} becomes {sure(2 * odds.presence)}."
+    covers = noun.protected or ("It covers one record." if hardly else twice)
+    yield f"This is what a privacy loss (epsilon) of {amount(spent)}{learners} means.{hardly} {covers}"
+    yield "The hospitals sent only numbers with random noise, never a record."
 
 
 def rest_words(left: Fraction, claimed: Fraction) -> str:

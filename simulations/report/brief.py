@@ -54,7 +54,9 @@ def result_line(view: View) -> str:
     if area is not None:
         if replace(area, value=area.value - CHANCE).side() <= 0:
             return "The model is not shown to be better than chance"
-        return f"The model puts {hundred(area.value)} of 100 pairs of {noun.plural} in the right order"
+        rest = quoted(view.negative) or "the others"
+        pairs = f"{hundred(area.value)} of 100 pairs of {noun.plural}"
+        return f"{quoted(report.positive)} is ranked above {rest} in {pairs}"
     value = view.value(view.pooled)
     if value is None:
         return "The model has no score"
@@ -85,15 +87,16 @@ def _what(view: View) -> Iterator[str]:
     """What was asked, and of whom."""
     report, learner = view.report, view.learner
     private = sum(site.private for site in report.records)
-    about = f", about {noun_of(report).counted(private)}" if private else ""
+    about = f", with {noun_of(report).counted(private)}," if private else ""
     who = count(len(view.hospitals), "hospital") if view.hospitals else "Nobody"
     purpose = learner.purpose.strip().rstrip(".")
     if purpose:
-        yield f"{quoted(purpose)} was asked of {who}{about}, by the learner {learner.learner}."
+        yield f"{quoted(purpose)} was asked of {who}{about} by {learner.learner}, the learner, who builds the model."
         yield f"The model is to {_task(view)}."
     else:
         verb = "was" if len(view.hospitals) <= 1 else "were"
-        yield f"{who} {verb} asked by the learner {learner.learner}{about}, how to {_task(view)}."
+        task = f"how to {_task(view)}, by {learner.learner}, the learner, who builds the model"
+        yield f"{who}{about} {verb} asked {task}."
     absent = view.absent
     if absent and len(absent) == len(view.hospitals):
         yield "None of them answered everything."
@@ -103,7 +106,7 @@ def _what(view: View) -> Iterator[str]:
         )  # fmt: skip
         yield f"The model is without {series(absent)}: {which}."
     elif any(site.outcomes for site in learner.rounds_answered):
-        yield "All of them answered."
+        yield "All of them took part."
     tested = sum(site.test for site in report.records)
     if tested and view.learned:
         yield f"The model was tried on {tested:,} other {view.noun.of(tested)} of theirs."
@@ -147,8 +150,8 @@ def _worth(view: View) -> Iterator[str]:
         outcome = f"the outcome {quoted(report.positive)}"
         ppv = of_hundred(rate(view, point, "ppv", point.flagged))
         share = "" if point.sensitivity is None else hundred(point.sensitivity)
-        of_all = f"; they are {share} of 100 of all with that outcome" if share else ""
-        yield f"Of the tenth of {noun.plural} with the highest risks, {ppv} have {outcome}{of_all}."
+        of_all = f"; that is {share} of every 100 with that outcome" if share else ""
+        yield f"In the tenth of {noun.plural} with the highest risks, {ppv} have {outcome}{of_all}."
     yield from _checked(view)
     yield from _rivals(view)
 
@@ -177,14 +180,15 @@ def _ranking(view: View, area: Estimate) -> Iterator[str]:
     """The area under the ROC curve by pairs, and that of a regression without privacy."""
     report, noun = view.report, view.noun
     negative = quoted(view.negative) if view.negative else "not"
-    two = f"Of two {noun.plural}, one {quoted(report.positive)} and one {negative}"
+    positive = quoted(report.positive)
+    two = f"Of two {noun.plural}, one {positive} and one {negative}"
     pairs = of_hundred(area, "such pairs")
     if replace(area, value=area.value - CHANCE).side() > 0:
-        yield f"{two}, it gives the right one the higher risk in {pairs}; chance would in 50."
+        yield f"{two}, it gives the one {positive} the higher risk in {pairs}; chance alone would in 50."
     else:
         yield (
-            f"It is not shown to be better than chance: of two {two[len('Of two ') :]}, it gives the right one the "
-            f"higher risk in {pairs}, chance in 50."
+            f"It is not shown to be better than chance: of two {two[len('Of two ') :]}, it gives the one {positive} "
+            f"the higher risk in {pairs}, chance in 50."
         )
     best = view.pooled.auc_regression
     if best is not None:
@@ -192,14 +196,15 @@ def _ranking(view: View, area: Estimate) -> Iterator[str]:
 
 
 def _unprotected(score: str) -> str:
-    return f"A regression on all these records in one place, without protection, reaches {score}."
+    return f"For comparison, as only a simulation can: a regression on all records, without noise, reaches {score}."
 
 
 def _calls(view: View, value: Estimate) -> Iterator[str]:
     """The accuracy against the most frequent class, and without ranks against a regression."""
     constant, noun, best = view.pooled.constant, view.noun, view.pooled.regression
     side, constantly = view.gain(view.pooled).side(), always(view)
-    right = f"It is right for {of_hundred(value, noun.plural)}"
+    cut = "With the line drawn at a risk of 50 %, it" if view.report.positive else "It"
+    right = f"{cut} is right for {of_hundred(value, noun.plural)}"
     if side > 0:
         yield f"{right}; {constantly} is right for {hundred(constant)}."
     elif side < 0:
@@ -266,7 +271,7 @@ def _checked(view: View) -> Iterator[str]:
         knowledge = "only the learner’s own estimates of how often it recognises each class"
     failed = any(study.what == "validation" for study in view.learner.studies)
     start = "Asking the hospitals to check it brought nothing" if failed else "The hospitals were not asked to check it"
-    yield f"{start}: outside a simulation one would know {knowledge}."
+    yield f"{start}. In real use one would then know {knowledge}."
 
 
 def most_spent(report: RunReport) -> Fraction:
@@ -319,8 +324,8 @@ def _ledgers(view: View) -> Iterator[str]:
             where = "each hospital" if len(groups) == 1 else series(names)
             rest = rest_words(cap - spent, claimed)
             if not number:
-                loss = f"a privacy loss of {amount(spent)}," if spent else "nothing"
-                yield f"It cost {where} {loss} of the {amount(cap)} that may ever be spent: {rest}."
+                loss = f"a privacy loss of {amount(spent)}" if spent else "nothing"
+                yield f"It cost {where} {loss} of the {amount(cap)} that its own limit allows: {rest}."
             else:
                 yield f"It cost {where} {amount(spent)} of {amount(cap)}: {rest}."
     elif groups:

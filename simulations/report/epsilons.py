@@ -32,7 +32,9 @@ from simulations.report.view import View, noun_of
 from simulations.report.words import WORDS, fold_notes, ranks, spent_parts
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_STARTS = ("The ", "It ", "No ", "Of ", "Worse ", "At ", "Joining ", "Whether ", "Nothing ", "There ", "One ")
+_STARTS = (
+    "Acting ", "At ", "For ", "It ", "Joining ", "No ", "Nothing ", "Of ", "One ", "The ", "There ", "Whether ", "Worse ",
+)  # fmt: skip
 _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 
 
@@ -129,11 +131,11 @@ def _certainties(runs: Sequence[EpsilonRun], privacy: Answer) -> dict[str, Any]:
         return {}
     noun = noun_of(runs[-1].report)
     bounds = series([f"{sure(most_spent(run.report))} sure with {run.epsilon}" for run in runs])
-    who = f"a certain {noun.person_or_record} is among a hospital’s {noun.plural}"
-    answer = f"Whoever thought it 50 % likely that {who} can then be at most {bounds}, whatever else they know."
+    who = f"a particular {noun.person_or_record} is among a hospital’s {noun.plural}"
+    answer = f"Who was 50 % sure that {who} can then be at most {bounds}, whatever else they know."
     others = series([f"{sure(2 * most_spent(run.report))} sure with {run.epsilon}" for run in runs])
-    more = f"Who knows that it is there, and guesses anything else about it with 50 %, can be at most {others}."
-    return {"answer": answer, "more": [more, noun.protected, *privacy.more[3:]]}
+    more = f"Who knew that, and was 50 % sure of anything else about it, can be at most {others}."
+    return {"answer": answer, "more": [more, noun.protected or "It covers one record.", *privacy.more[3:]]}
 
 
 def summary(runs: Sequence[EpsilonRun]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from simulations.report.intervals import Estimate, share_error, with_common_scal
 from simulations.report.model import CHANCE, SiteScore
 from simulations.report.view import MOST_NAMED, View, always, of_hundred, point_of, rate
 
+_ALIKE = "No hospital stands out"
 _HALF = "above 0.5"
 _FEW_MISSED = 0.1
 _SLIGHT, _FACTOR = 0.02, 1.5
@@ -27,8 +28,9 @@ def flaws(view: View) -> Iterator[str]:
     if not view.learned:
         yield "There is no model to be wrong."
         return
-    yield from _exceptions(view)
-    yield from _missed(view)
+    hospitals, missed = list(_exceptions(view)), list(_missed(view))
+    alike = hospitals[0].startswith(_ALIKE)
+    yield from (*missed, *hospitals) if alike and missed and "misses" in missed[0] else (*hospitals, *missed)
     yield from _confused(view)
     yield from _miscalibrated(view)
 
@@ -69,21 +71,21 @@ def _exceptions(view: View) -> Iterator[str]:
 def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
     """That no hospital stands out, with the ends of what there is."""
     if not scores:
-        yield "No hospital stands out."
+        yield f"{_ALIKE}."
         return
     low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
     lowest, highest = (hundred(scores[name].value) for name in (low, high))
     what = {
-        "AUC": f"from {lowest} of 100 pairs in the right order at {low} to {highest} at {high}",
-        "accuracy": f"from {lowest} of 100 right at {low} to {highest} at {high}",
-        "R²": f"from {lowest} % explained at {low} to {highest} % at {high}",
+        "AUC": f"{lowest} of 100 pairs in the right order ({low}) to {highest} ({high})",
+        "accuracy": f"{lowest} of 100 right ({low}) to {highest} ({high})",
+        "R²": f"{lowest} % explained ({low}) to {highest} % ({high})",
     }["AUC" if view.pooled.auc is not None else view.report.measure]
-    yield f"No hospital stands out: {what}, which chance alone may bring about."
+    yield f"{_ALIKE}: the range from {what} may be chance."
     area = view.pooled.auc
     if area is not None and area - sum(score.value for score in scores.values()) / len(scores) > _BETWEEN:
         yield (
-            f"The {hundred(area)} over all are more than that because hospitals differ in how common "
-            f"{quoted(view.report.positive)} is: telling them apart is a part of it."
+            f"Part of the {hundred(area)} over all comes from knowing at which hospital "
+            f"{quoted(view.report.positive)} is more common."
         )
 
 
@@ -144,11 +146,11 @@ def _missed(view: View) -> Iterator[str]:
         prevalence = pooled.prevalence if pooled.prevalence is not None else CHANCE
         caught = rate(view, point, "sensitivity", prevalence)
         missed = replace(caught, value=1 - caught.value)
-        consequence = "" if missed.value < _FEW_MISSED else ", so whoever acts only above that misses them"
-        yield (
-            f"Of the {noun.plural} with the outcome {quoted(report.positive)}, {of_hundred(missed)} get a risk below "
-            f"50 %{consequence}."
-        )
+        outcome = f"the outcome {quoted(report.positive)}"
+        if missed.value < _FEW_MISSED:
+            yield f"Of the {noun.plural} with {outcome}, {of_hundred(missed)} get a risk below 50 %."
+        else:
+            yield f"Acting only above a risk of 50 % misses {of_hundred(missed, noun.plural)} with {outcome}."
 
 
 def _confused(view: View) -> Iterator[str]:
@@ -197,7 +199,7 @@ def _miscalibrated(view: View) -> Iterator[str]:
         )
     if not biased:
         ends = f"{hundred(curve.predicted[0])} % to {hundred(curve.predicted[-1])} %"
-        yield f"Its risks, from {ends}, agree with what happened, as far as can be told."
+        yield f"Predicted and observed risks agree, from {ends}, within the error of this test."
 
 
 def _matters(gap: Estimate, predicted: float) -> bool:

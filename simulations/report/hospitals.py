@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from expril.report.chart import Axis, Key, Strip, make_axis
 from expril.report.document import Block, Heading, Legend, Text
-from expril.report.numbers import count, decimal
+from expril.report.numbers import count, decimal, signed
 from expril.report.table import Cell, Column, Table
 from learner_node.result.phrases import NAMED, series
 from simulations.report.joining import OWN
@@ -25,8 +25,8 @@ _LOWEST = -0.5
 _ROOMY = 6
 _MARKS: dict[JoiningVerdict, Cell] = {
     "pays": Cell("pays", tone="good"),
-    "does not pay": Cell("does not", tone="bad"),
-    "not shown": Cell("not shown"),
+    "does not pay": Cell("better alone", tone="bad"),
+    "not shown": Cell("undecided"),
     "no answer": Cell("–"),
 }
 _TITLES: dict[MeasureName, str] = {
@@ -48,7 +48,7 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
     pays, apart, unclear = names["pays"], names["does not pay"], names["not shown"]
     few = judged <= NAMED
     if len(unclear) == judged:
-        yield "Joining is not shown to pay for any hospital, nor that any does better alone."
+        yield "For no hospital is it shown whether joining pays: each difference may be chance."
     elif len(pays) == judged:
         yield f"Joining pays for {f'all {judged} hospitals' if judged > 1 else series(pays)}."
     else:
@@ -60,7 +60,7 @@ def joining_words(learner: LearnerReport) -> Iterator[str]:
             start = "it does not" if pays else "Joining does not pay"
             parts.append(f"{start} for {losers}{'' if pays else of_all}, {which}")
         if unclear:
-            parts.append(f"for {rest} it is not shown either way")
+            parts.append(f"for {rest} it is undecided")
         yield f"{'; '.join(parts)}."
     useless = [site.curator for site in learner.joining if site.verdict != "no answer" and site.useless]
     if useless:
@@ -96,8 +96,8 @@ def joining_title(learner: LearnerReport) -> str:
     pays = sum(site.verdict == "pays" for site in judged)
     if not pays:
         clear = all(site.verdict == "does not pay" for site in judged)
-        return "joining pays for no hospital" if clear else "joining is not shown to pay"
-    return f"joining pays for {pays} of {len(judged)} hospitals" if len(judged) > 1 else "joining pays"
+        return "joining pays for no hospital" if clear else "no gain from joining is shown"
+    return f"joining is shown to pay for {pays} of {len(judged)} hospitals" if len(judged) > 1 else "joining pays"
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ class Bar:
     constant: float | None
     verdict: JoiningVerdict
     gain: float
+    change: str = ""  # the interval of the gain, in words
+    records: str = ""  # how many tested it, in words
 
 
 def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | None]:
@@ -128,11 +130,11 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
     visible = bars if len(bars) <= MOST else [*bars[: MOST // 2], *bars[-(MOST // 2) :]]
     joined = any(bar.regression for bar in bars)
     columns: list[Column[Bar]] = [
-        Column("hospital", lambda bar: bar.curator, names=True),
+        Column("hospital", lambda bar: Cell(bar.curator, under=bar.records), names=True),
         Column("plotted", lambda bar: _strip(bar, index, axis), drawn=True, axis=axis),
         Column("alone", lambda bar: _value(bar.regression), number=True),
         Column("together", lambda bar: Cell(_value(bar.model), strong=True), number=True),
-        Column("joining", lambda bar: _MARKS[bar.verdict]),
+        Column("joining", lambda bar: replace(_MARKS[bar.verdict], under=bar.change)),
     ]
     measure = _measure(report, learner)
     title = _TITLES[measure].format(scored_noun(report).plural)
@@ -143,9 +145,17 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
         table = table.without("alone").without("joining")
     keys = [Key(index, False, "together: the model")]
     if joined:
-        keys.insert(0, replace(OWN, name="alone: its own regression, unprotected"))
+        keys.insert(0, replace(OWN, name="alone: its own regression, without noise"))
     intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
-    bar_words = ("bars are 95 % intervals" if joined else "bars are ± 1 standard error") if intervals else ""
+    bar_words = (
+        (
+            "bars are 95 % intervals; below the verdict is that of the difference"
+            if joined
+            else "bars are ± 1 standard error"
+        )
+        if intervals
+        else ""
+    )
     hidden = f"the {MOST} extremes of {count(len(bars), 'hospital')}" if len(bars) > MOST else ""
     note = "; ".join(filter(None, (bar_words, hidden)))
     return [
@@ -173,6 +183,8 @@ def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
                 None if site.constant is None else 100 * site.constant.value,
                 site.verdict,
                 0.0 if site.gain is None else site.gain.value,
+                "" if site.gain is None else f"{signed(100 * site.gain.low, 0)} to {signed(100 * site.gain.high, 0)}",
+                f"{site.records:,} {scored_noun(report).of(site.records)}",
             )
             for site in learner.joining
         ]

@@ -148,7 +148,7 @@ def test_what_was_asked_and_who_is_missing_is_said():
     unsaid = answers(purpose="", learner="ada", label="hospdead")[0]
     assert unsaid.startswith("1 hospital was asked by the learner ada how to recognise “died” (column “hospdead”).")
     assert "The model is without bern; why is said below." in asked
-    assert "All of them answered." in answers(left_out={})[0]
+    assert "All of them took part." in answers(left_out={})[0]
     assert "has learnt nothing from bern" in answers(left_out={"bern": "refused"})[2]
 
 

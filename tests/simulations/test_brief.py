@@ -166,25 +166,23 @@ def test_the_five_answers_come_first_on_the_page_and_in_markdown():
 def test_purpose_classes_and_records_are_said_and_who_is_missing():
     whole = answers(report(learner(purpose="Who dies in hospital?")))[ASKED]
     assert whole.startswith(
-        "“Who dies in hospital?” was asked of 4 hospitals, about 8,000 patients, by the learner ada. The model"
+        "“Who dies in hospital?” was asked of 4 hospitals, with 8,000 patients, by ada, the learner, who "
     )
-    assert "is to tell “died” from “survived” (column “hospdead”). All of them answered." in whole
+    assert "The model is to tell “died” from “survived” (column “hospdead”). All of them took part." in whole
     assert "tried on 4,000 other patients of theirs" in whole
     outcomes = (SiteAnswers("basel", ("late",)), *(SiteAnswers(name, ("release",)) for name in NAMES[1:]))
     absent = learner(rounds_answered=outcomes, left_out={"bern": "its card"})
     text = answers(report(absent))[ASKED]
-    assert text.startswith(
-        "4 hospitals were asked by the learner ada, about 8,000 patients, how to tell “died” from “survived”"
-    )
+    assert text.startswith("4 hospitals, with 8,000 patients, were asked how to tell “died” from “survived”")
     assert "The model is without basel and bern: they did not answer everything, or were left out." in text
-    assert "All of them answered" not in text
+    assert "All of them took part" not in text
 
 
 def test_a_report_of_an_earlier_version_says_what_it_can():
     old = report(learner(studies=()), records=(), classes=(), label="")
     text = answers(old)[ASKED]
-    assert text.startswith("4 hospitals were asked by the learner ada, how to recognise “died”.")
-    assert "Of two patients, one “died” and one not, it gives" in answers(old)[GOOD]
+    assert text.startswith("4 hospitals were asked how to recognise “died”, by ada, the learner, who builds the model.")
+    assert "Of two patients, one “died” and one not, it gives the one “died” the higher risk" in answers(old)[GOOD]
     nothing = report(learner(sites=(), rounds_answered=()), records=(), classes=(), label="", curators=(), positive="")
     assert answers(nothing)[ASKED].startswith("Nobody was asked")
     assert len(run_brief(nothing).answers) == 5
@@ -207,10 +205,13 @@ def test_several_learners_the_best_is_spoken_of_and_the_others_in_a_few_words():
 def test_pairs_are_shown_against_chance_and_an_interval_that_holds_it_is_said():
     good = report()
     assert answers(good)[GOOD].startswith(
-        "Of two patients, one “died” and one “survived”, it gives the right one the higher risk in 77 of 100 such pairs"
+        "Of two patients, one “died” and one “survived”, it gives the one “died” the higher risk in 77 of 100 such"
     )
-    assert "A regression on all these records in one place, without protection, reaches 83." in answers(good)[GOOD]
-    assert headline(good) == "The model puts 77 of 100 pairs of patients in the right order"
+    assert (
+        "For comparison, as only a simulation can: a regression on all records, without noise, reaches 83."
+        in answers(good)[GOOD]
+    )
+    assert headline(good) == "“died” is ranked above “survived” in 77 of 100 pairs of patients"
     bad = report(learner(pooled=two_classes(auc=0.505)))
     assert answers(bad)[GOOD].startswith("It is not shown to be better than chance: of two patients, one “died”")
     assert headline(bad) == "The model is not shown to be better than chance"
@@ -226,14 +227,14 @@ def test_pairs_are_shown_against_chance_and_an_interval_that_holds_it_is_said():
 )
 def test_accuracy_is_shown_against_the_most_frequent_class(value, phrase):
     text = answers(report(learner(pooled=two_classes(value=value))))[GOOD]
-    assert f"It is right for {100 * value:.0f} of 100 patients (" in text
+    assert f"With the line drawn at a risk of 50 %, it is right for {100 * value:.0f} of 100 patients (" in text
     assert phrase in text
 
 
 def test_a_threshold_is_said_in_patients():
     text = answers(report())[GOOD]
-    assert "Of the tenth of patients with the highest risks, 68 of 100 (" in text
-    assert "have the outcome “died”; they are 27 of 100 of all with that outcome." in text
+    assert "In the tenth of patients with the highest risks, 68 of 100 (" in text
+    assert "have the outcome “died”; that is 27 of every 100 with that outcome." in text
     assert "tenth" not in answers(report(learner(pooled=two_classes(operating_points=()))))[GOOD]
 
 
@@ -255,11 +256,11 @@ def test_a_validation_is_said_and_without_one_what_would_be_known():
     text = answers(report(learner(validation=checked)))[GOOD]
     assert "In a second study the hospitals checked it themselves, with noise: 74 of 100 pairs (71 to 77)." in text
     assert "not asked to check" not in text
-    assert "not asked to check it: outside a simulation one would know nothing of this." in answers(report())[GOOD]
+    assert "not asked to check it. In real use one would then know nothing of this." in answers(report())[GOOD]
     ranks = {"auc": 0.71, "auc_low": 0.66, "auc_high": 0.76, "ranks": 1.0, "auc_coverage": 1.0}
     told = Expected(value=0.83, low=0.8, high=0.86, beats_majority=0.0, coverage=1.0, **ranks)
     text = answers(report(learner(pooled=two_classes(expected=told))))[GOOD]
-    assert "would know only the learner’s own estimate, 71 of 100 pairs (66 to 76)." in text
+    assert "would then know only the learner’s own estimate, 71 of 100 pairs (66 to 76)." in text
     refused = (StudyReport("model", "1", "1"), StudyReport("validation", "1", "0"))
     assert "Asking the hospitals to check it brought nothing" in answers(report(learner(studies=refused)))[GOOD]
 
@@ -281,7 +282,7 @@ def test_a_number_is_explained_in_percent_and_its_error_in_its_units(value, star
     assert "On average it is off by 11.9 % (11.7 to 12.1); the mean as the answer would be off by 14.9." in text
     assert "reaches 50 %." in text
     assert headline(shown) == (line or "The model is not shown to be better than always answering the mean")
-    assert "how to predict “ASTV”, a number." in answers(shown)[ASKED]
+    assert "how to predict “ASTV”, a number, by ada" in answers(shown)[ASKED]
 
 
 def test_a_run_that_learned_nothing_says_so_in_every_answer():
@@ -296,7 +297,7 @@ def test_a_run_that_learned_nothing_says_so_in_every_answer():
     assert good == "Nothing was learned: no hospital answered."
     assert wrong == "There is no model to be wrong."
     assert away == "Nothing: no answer left a hospital."
-    assert cost.startswith("It cost each hospital nothing of the 4 that may ever be spent: 4 is left, enough for 4")
+    assert cost.startswith("It cost each hospital nothing of the 4 that its own limit allows: 4 is left, enough for 4")
     assert headline(silent) == "Nothing was learned: nobody answered"
     answered = report(learner(pooled=nothing, sites=()))
     assert answers(answered)[GOOD] == "Nothing was learned; the notes say why."
@@ -313,7 +314,10 @@ def test_a_hospital_clearly_worse_than_elsewhere_is_named_and_one_that_may_be_by
     assert "elsewhere in 77." in text
     near = (site("basel", auc=0.75), *(site(name) for name in NAMES[1:]))
     text = answers(report(learner(sites=near)))[WRONG]
-    assert text.startswith("No hospital stands out: from 75 of 100 pairs in the right order at basel to 77 at geneva")
+    assert text.startswith(
+        "Acting only above a risk of 50 % misses 68 of 100 patients (66 to 70) with the outcome “died”. No hospital "
+        "stands out: the range from 75 of 100 pairs in the right order (basel) to 77 (geneva) may be chance."
+    )
 
 
 def test_a_hospital_where_the_constant_is_better_is_named():
@@ -340,18 +344,18 @@ def test_hospitals_without_intervals_or_alone_are_not_compared():
 def test_an_area_over_all_that_comes_from_telling_hospitals_apart_is_explained():
     sites = tuple(site(name, auc=0.68) for name in NAMES)
     text = answers(report(learner(sites=sites)))[WRONG]
-    assert "The 77 over all are more than that because hospitals differ in how common “died” is" in text
-    assert "over all are more" not in answers(report())[WRONG]
+    assert "Part of the 77 over all comes from knowing at which hospital “died” is more common." in text
+    assert "over all comes from" not in answers(report())[WRONG]
 
 
 def test_missed_patients_are_counted_and_few_of_them_are_no_warning():
     text = answers(report())[WRONG]
-    assert "Of the patients with the outcome “died”, 68 of 100 (" in text
-    assert "so whoever acts only above that misses them." in text
+    assert text.startswith("Acting only above a risk of 50 % misses 68 of 100 patients (")
     found = msgspec.structs.replace(two_classes().operating_points[0], sensitivity=0.95)
     text = answers(report(learner(pooled=two_classes(operating_points=(found,)))))[WRONG]
-    assert ", 5 of 100 (" in text
-    assert "misses them" not in text
+    assert text.startswith("No hospital stands out")
+    assert "Of the patients with the outcome “died”, 5 of 100 (" in text
+    assert "misses" not in text
 
 
 @pytest.mark.parametrize(
@@ -359,9 +363,12 @@ def test_missed_patients_are_counted_and_few_of_them_are_no_warning():
     [
         ((0.1, 0.2, 0.5), "Risks of about 70 % are too high: of 100 such patients 50 have the outcome “died”."),
         ((0.1, 0.4, 0.7), "Risks of about 20 % are too low: of 100 such patients 40 have the outcome “died”."),
-        ((0.1, 0.2, 0.715), "Its risks, from 10 % to 70 %, agree"),  # off by more than chance, and yet slight
+        (
+            (0.1, 0.2, 0.715),
+            "Predicted and observed risks agree, from 10 % to 70 %",
+        ),  # off by more than chance, and yet slight
         ((0.05, 0.2, 0.7), "Risks of about 10 % are too high: of 100 such patients 5 have the outcome “died”."),
-        ((0.1, 0.21, 0.7), "Its risks, from 10 % to 70 %, agree with what happened, as far as can be told."),
+        ((0.1, 0.21, 0.7), "Predicted and observed risks agree, from 10 % to 70 %, within the error of this test."),
     ],
 )
 def test_risks_that_are_too_high_or_too_low_are_said(observed, phrase):
@@ -369,7 +376,7 @@ def test_risks_that_are_too_high_or_too_low_are_said(observed, phrase):
     curve = CalibrationCurve(predicted=(0.1, 0.2, 0.7), observed=observed, **errors)
     text = answers(report(learner(pooled=two_classes(calibration=curve))))[WRONG]
     assert phrase in text
-    assert text.count("Risks of about") + text.count("Its risks") == 1
+    assert text.count("Risks of about") + text.count("risks agree") == 1
 
 
 def test_a_class_that_is_recognised_less_often_is_named_with_what_it_is_called():
@@ -406,7 +413,7 @@ def test_what_epsilon_means_is_said_by_odds(epsilon, there, other):
         odds = math.exp(exponent * float(Fraction(epsilon)))
         assert abs(100 * odds / (1 + odds) - float(certainty)) < 0.5
         assert f"at most {certainty} % sure" in text
-    assert "that a certain patient is among a hospital’s patients" in text
+    assert "that a particular patient is among a hospital’s patients" in text
     assert "It covers all records of one patient." in text
     assert ("protects hardly anybody" in text) == (epsilon == "5")
 
@@ -440,17 +447,17 @@ def test_seeded_noise_secure_sums_and_methods_without_a_guarantee_are_said():
     [
         (
             "record",
-            "a certain patient’s record is among a hospital’s records",
-            "It covers one record: a patient with two",
+            "a particular patient’s record is among a hospital’s records",
+            "It covers one record: of a patient with two, 73 % becomes 88 %.",
         ),
         (
             "exam_id",
-            "a certain patient’s case is among a hospital’s cases",
+            "a particular patient’s case is among a hospital’s cases",
             "all records of one case, those with the same “exam_id”.",
         ),
-        ("Exam No", "a certain patient’s case is among a hospital’s cases", "those with the same “Exam No”."),
-        ("PatNr", "a certain patient is among a hospital’s patients", "those with the same “PatNr”."),
-        ("exam", "a certain patient’s exam is among a hospital’s exams", "It covers all records of one exam."),
+        ("Exam No", "a particular patient’s case is among a hospital’s cases", "those with the same “Exam No”."),
+        ("PatNr", "a particular patient is among a hospital’s patients", "those with the same “PatNr”."),
+        ("exam", "a particular patient’s exam is among a hospital’s exams", "It covers all records of one exam."),
     ],
 )
 def test_what_is_protected_is_named(unit, who, covers):
@@ -465,7 +472,7 @@ def test_what_is_protected_is_named(unit, who, covers):
 @pytest.mark.parametrize(
     ("cap", "rest"),
     [
-        ("4", "of the 4 that may ever be spent: 3 is left, enough for 3 more such studies."),
+        ("4", "of the 4 that its own limit allows: 3 is left, enough for 3 more such studies."),
         ("2", "1 is left, enough for 1 more such study."),
         ("3/2", "0.5 is left, too little for another such study."),
         ("1", "nothing is left."),
@@ -473,14 +480,14 @@ def test_what_is_protected_is_named(unit, who, covers):
 )
 def test_what_is_left_is_said_in_studies(cap, rest):
     text = answers(report(curators=tuple(curator(name, cap=cap) for name in NAMES)))[COST]
-    assert "It cost each hospital a privacy loss of 1, of the" in text
+    assert "It cost each hospital a privacy loss of 1 of the" in text
     assert rest in text
 
 
 def test_ledgers_that_differ_are_said_apart_and_many_by_their_ends():
     few = (*(curator(name) for name in NAMES[:3]), curator("bern", ("ada", "1/3"), cap="1"))
     text = answers(report(curators=few))[COST]
-    assert "It cost basel, geneva and zurich a privacy loss of 1, of the 4" in text
+    assert "It cost basel, geneva and zurich a privacy loss of 1 of the 4" in text
     assert "It cost bern about 0.33 of 1: about 0.67 is left, too little for another such study." in text
     many = tuple(curator(name, ("ada", amount)) for name, amount in zip(NAMES, ("1", "2", "3", "4"), strict=True))
     text = answers(report(curators=many))[COST]
@@ -520,7 +527,7 @@ def joined(*gains, **fields):
 @pytest.mark.parametrize(
     ("gains", "answer", "line"),
     [
-        ((0.1,) * 4, "Joining pays for all 4 hospitals.", "joining pays for 4 of 4 hospitals"),
+        ((0.1,) * 4, "Joining pays for all 4 hospitals.", "joining is shown to pay for 4 of 4 hospitals"),
         (
             (-0.1,) * 4,
             "Joining does not pay for basel, geneva, zurich and bern, which do better alone.",
@@ -528,21 +535,21 @@ def joined(*gains, **fields):
         ),
         (
             (0.0,) * 4,
-            "Joining is not shown to pay for any hospital, nor that any does better alone.",
-            "joining is not shown to pay",
+            "For no hospital is it shown whether joining pays: each difference may be chance.",
+            "no gain from joining is shown",
         ),
         (
             (0.1, -0.1, 0.0, 0.0),
-            "Joining pays for basel; it does not for geneva, which does better alone; for zurich and bern it is not",
-            "joining pays for 1 of 4 hospitals",
+            "Joining pays for basel; it does not for geneva, which does better alone; for zurich and bern it is",
+            "joining is shown to pay for 1 of 4 hospitals",
         ),
         (
             (-0.1, 0.0, 0.0, 0.0),
-            "Joining does not pay for basel, which does better alone; for geneva, zurich and bern it is not shown",
-            "joining is not shown to pay",
+            "Joining does not pay for basel, which does better alone; for geneva, zurich and bern it is undecided",
+            "no gain from joining is shown",
         ),
         ((0.1, 0.1, 0.1, None), "Joining pays for all 3 hospitals. It cannot be told for bern.", "3 of 3 hospitals"),
-        ((None,) * 4, "Whether joining pays was not computed in this run.", "in the right order"),
+        ((None,) * 4, "Whether joining pays was not computed in this run.", "of 100 pairs of patients"),
     ],
 )
 def test_joining_is_answered_for_each_hospital(gains, answer, line):
@@ -553,7 +560,7 @@ def test_joining_is_answered_for_each_hospital(gains, answer, line):
 def test_joining_of_many_hospitals_is_counted_and_the_figure_shows_the_extremes():
     many = joined(*[0.1] * 10, *[-0.1] * 6, *[0.0] * 4)
     assert answers(many)[COST].startswith(
-        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 it is not shown"
+        "Joining pays for 10 of 20 hospitals; it does not for 6, which do better alone; for 4 it is undecided"
     )
     (table,) = (block for block in run_brief(many).beside if isinstance(block, Table))
     rows = [row for group in table.groups for row in group.rows]
@@ -691,8 +698,8 @@ def test_runs_at_several_epsilons_are_answered_side_by_side():
     assert good.startswith("At 0.1: of two patients, one “died”")
     assert " in 66 of 100 such pairs (" in good
     assert "At 3: 77 of 100 (" in good
-    assert "At 0.1: no hospital stands out" in wrong
-    assert "At 3: no hospital stands out" in wrong
+    assert "At 0.1: acting only above a risk of 50 % misses 68" in wrong
+    assert "At 3: acting only above a risk of 50 % misses 68" in wrong
     assert "at most 52 % sure with 0.1 and 95 % sure with 3, whatever else they know." in away
     assert "at most 55 % sure with 0.1 and 99.75 % sure with 3." in away
     assert "It covers all records of one patient." in away
