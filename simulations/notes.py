@@ -58,8 +58,9 @@ def how_records_were_split(scenario: Scenario) -> str:
     """The sentence on the split, for the description."""
     parts = scenario.data.parts
     return (
-        f"Of each hospital's records {parts.private:.0%} are private and answer, {parts.source:.0%}, without the "
-        f"outcome, are what learners hold from the start, and {parts.test:.0%} test the result."
+        f"This simulation split each hospital's records: {parts.private:.0%} answer and never leave it, "
+        f"{parts.source:.0%}, without the outcome, are the examples that learners hold, and {parts.test:.0%} test the "
+        "result."
     )
 
 

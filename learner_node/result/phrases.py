@@ -125,16 +125,17 @@ def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str 
     odds = Odds.twice(spent)
     instance = f", such as {quoted(example)}," if example else ""
     yield (
-        f"Who was 50 % sure that a particular {noun.person_or_record} is among a hospital’s {noun.plural} can now be "
-        f"at most {sure(odds.presence)} sure; who knew that, and was 50 % sure of anything else about it{instance} "
-        f"can be at most {sure(odds.label)} sure."
+        f"Somebody who was 50 % sure that a particular {noun.person_or_record} is among a hospital’s {noun.plural} can "
+        f"now be at most {sure(odds.presence)} sure. Somebody who knew it already, and was 50 % sure of anything else "
+        f"about that patient{instance} can be at most {sure(odds.label)} sure."
     )
     yield (
         f"From {_GUESS:.0%} they get to {sure(odds.presence, _GUESS)} and {sure(odds.label, _GUESS)} at most, whatever "
         "else they know."
     ).replace("%", " %", 1)
     hardly = " That protects hardly anybody." if certainty(odds.presence) >= SURE else ""
-    twice = f"It covers one record: of a patient with two, {sure(odds.presence)} becomes {sure(2 * odds.presence)}."
+    becomes = [f"{sure(exponent)} becomes {sure(2 * exponent)}" for exponent in (odds.presence, odds.label)]
+    twice = f"It covers one record: of a patient with two, {' and '.join(becomes)}."
     covers = noun.protected or ("It covers one record." if hardly else twice)
     yield f"This is what a privacy loss (epsilon) of {amount(spent)}{learners} means.{hardly} {covers}"
     yield "The hospitals sent only numbers with random noise, never a record."

@@ -14,7 +14,7 @@ from learner_node.result import phrases
 from learner_node.result.phrases import QUESTIONS, amount, hundred, odds_words, outward, quoted, rest_words, series
 from learner_node.study.pooling import SECURE
 from simulations.report.budget import exact
-from simulations.report.flaws import flaws
+from simulations.report.flaws import flaws, within_hospitals
 from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import Estimate
 from simulations.report.model import CHANCE, RunReport, Score
@@ -141,6 +141,7 @@ def _worth(view: View) -> Iterator[str]:
     area, value = view.area(pooled), view.value(pooled)
     if area is not None:
         yield from _ranking(view, area)
+        yield from within_hospitals(view, area.value)
     if report.measure == "R²":
         yield from _explained(view)
     elif value is not None:
@@ -203,7 +204,7 @@ def _calls(view: View, value: Estimate) -> Iterator[str]:
     """The accuracy against the most frequent class, and without ranks against a regression."""
     constant, noun, best = view.pooled.constant, view.noun, view.pooled.regression
     side, constantly = view.gain(view.pooled).side(), always(view)
-    cut = "With the line drawn at a risk of 50 %, it" if view.report.positive else "It"
+    cut = "At a cut-off of 50 % it" if view.report.positive else "It"
     right = f"{cut} is right for {of_hundred(value, noun.plural)}"
     if side > 0:
         yield f"{right}; {constantly} is right for {hundred(constant)}."
@@ -263,15 +264,17 @@ def _checked(view: View) -> Iterator[str]:
         (expected.auc, expected.auc_low, expected.auc_high) if ranks else (expected.value, expected.low, expected.high)
     )  # fmt: skip
     unit = " of 100 pairs" if ranks else " %" if view.report.measure == "R²" else " of 100"
-    knowledge = "nothing of this"
+    knowledge = "nothing of the kind"
     if estimate is not None:
         value, low, high = (hundred(end or 0.0) for end in estimate)
         knowledge = f"only the learner’s own estimate, {value}{unit} ({low} to {high})"
     elif any(recall.expected is not None for recall in view.pooled.recalls):
         knowledge = "only the learner’s own estimates of how often it recognises each class"
     failed = any(study.what == "validation" for study in view.learner.studies)
-    start = "Asking the hospitals to check it brought nothing" if failed else "The hospitals were not asked to check it"
-    yield f"{start}. In real use one would then know {knowledge}."
+    reason = (
+        "asking the hospitals to check it brought nothing" if failed else "the hospitals were not asked to check it"
+    )
+    yield f"Only a simulation knows these figures: in real use one would have {knowledge}, as {reason}."
 
 
 def most_spent(report: RunReport) -> Fraction:

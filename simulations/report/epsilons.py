@@ -33,7 +33,7 @@ from simulations.report.words import WORDS, fold_notes, ranks, spent_parts
 
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _STARTS = (
-    "Acting ", "At ", "For ", "It ", "Joining ", "No ", "Nothing ",
+    "At ", "For ", "It ", "Joining ", "No ", "Nothing ",
     "Of ", "One ", "The ", "There ", "Whether ", "Worse ",
 )  # fmt: skip
 _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
@@ -133,9 +133,11 @@ def _certainties(runs: Sequence[EpsilonRun], privacy: Answer) -> dict[str, Any]:
     noun = noun_of(runs[-1].report)
     bounds = series([f"{sure(most_spent(run.report))} sure with {run.epsilon}" for run in runs])
     who = f"a particular {noun.person_or_record} is among a hospital’s {noun.plural}"
-    answer = f"Who was 50 % sure that {who} can then be at most {bounds}, whatever else they know."
+    answer = f"Somebody who was 50 % sure that {who} can then be at most {bounds}, whatever else they know."
     others = series([f"{sure(2 * most_spent(run.report))} sure with {run.epsilon}" for run in runs])
-    more = f"Who knew that, and was 50 % sure of anything else about it, can be at most {others}."
+    more = (
+        f"Somebody who knew it already, and was 50 % sure of anything else about that patient, can be at most {others}."
+    )
     return {"answer": answer, "more": [more, noun.protected or "It covers one record.", *privacy.more[3:]]}
 
 

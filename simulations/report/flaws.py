@@ -54,7 +54,7 @@ def _exceptions(view: View) -> Iterator[str]:
     below = [site for site in sites if gains[site.curator].side(level) < 0]
     for name in worse[:MOST_NAMED]:
         elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
-        yield f"Worse at {name}: {_measured(view, scores[name])}, elsewhere {elsewhere}."
+        yield f"Worse at {name}: {_measured(view, scores[name])}, on average {elsewhere} elsewhere."
     for site in below[:MOST_NAMED]:
         yield (
             f"At {site.curator} {always(view, site.prevalence)} would be right more often: for "
@@ -81,11 +81,15 @@ def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
         "R²": f"{lowest} % explained ({low}) to {highest} % ({high})",
     }["AUC" if view.pooled.auc is not None else view.report.measure]
     yield f"{_ALIKE}: the range from {what} may be chance."
-    area = view.pooled.auc
-    if area is not None and area - sum(score.value for score in scores.values()) / len(scores) > _BETWEEN:
+
+
+def within_hospitals(view: View, area: float) -> Iterator[str]:
+    """Why the AUC over all hospitals is larger than within them, where it clearly is."""
+    areas = sorted(site.auc for site in view.learner.sites if site.auc is not None)
+    if len(areas) > 1 and area - sum(areas) / len(areas) > _BETWEEN:
         yield (
-            f"Part of the {hundred(area)} over all comes from knowing at which hospital "
-            f"{quoted(view.report.positive)} is more common."
+            f"Within one hospital it is {hundred(areas[0])} to {hundred(areas[-1])}: part of the {hundred(area)} comes "
+            f"from knowing at which hospital {quoted(view.report.positive)} is more common."
         )
 
 
@@ -150,7 +154,7 @@ def _missed(view: View) -> Iterator[str]:
         if missed.value < _FEW_MISSED:
             yield f"Of the {noun.plural} with {outcome}, {of_hundred(missed)} get a risk below 50 %."
         else:
-            yield f"Acting only above a risk of 50 % misses {of_hundred(missed, noun.plural)} with {outcome}."
+            yield f"At a cut-off of 50 % it misses {of_hundred(missed, noun.plural)} with {outcome}."
 
 
 def _confused(view: View) -> Iterator[str]:

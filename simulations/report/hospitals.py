@@ -21,6 +21,7 @@ from simulations.report.words import WORDS
 MOST = 12
 """Most hospitals in the figure; of more there are those with the largest and the smallest gain."""
 _STEPS = (1, 2, 5, 10, 20, 50)
+_ERRORS = "bars are ± 1 standard error"
 _LOWEST = -0.5
 _ROOMY = 6
 _MARKS: dict[JoiningVerdict, Cell] = {
@@ -93,11 +94,13 @@ def joining_title(learner: LearnerReport) -> str:
     judged = [site for site in learner.joining if site.verdict != "no answer"]
     if not judged:
         return ""
-    pays = sum(site.verdict == "pays" for site in judged)
-    if not pays:
-        clear = all(site.verdict == "does not pay" for site in judged)
-        return "joining pays for no hospital" if clear else "no gain from joining is shown"
-    return f"joining is shown to pay for {pays} of {len(judged)} hospitals" if len(judged) > 1 else "joining pays"
+    pays, worse = (sum(site.verdict == verdict for site in judged) for verdict in ("pays", "does not pay"))
+    if not pays and not worse:
+        return "no gain from joining is shown"
+    if len(judged) == 1:
+        return "joining pays" if pays else "joining does not pay"
+    alone = f", and {worse} {'does' if worse == 1 else 'do'} better alone" if worse else ""
+    return f"joining {f'pays for {pays}' if pays else 'is shown to pay for none'} of {len(judged)} hospitals{alone}"
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,7 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
         keys.insert(0, replace(OWN, name="alone: its own regression, without noise"))
     intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
     bar_words = (
-        (
-            "bars are 95 % intervals; below the verdict is that of the difference"
-            if joined
-            else "bars are ± 1 standard error"
-        )
+        ("bars are 95 % intervals; below a verdict is that of together less alone" if joined else _ERRORS)
         if intervals
         else ""
     )
@@ -184,7 +183,7 @@ def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
                 site.verdict,
                 0.0 if site.gain is None else site.gain.value,
                 "" if site.gain is None else f"{signed(100 * site.gain.low, 0)} to {signed(100 * site.gain.high, 0)}",
-                f"{site.records:,} {scored_noun(report).of(site.records)}",
+                f"{site.records:,} test {scored_noun(report).of(site.records)}",
             )
             for site in learner.joining
         ]

