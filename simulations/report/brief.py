@@ -55,8 +55,7 @@ def result_line(view: View) -> str:
         if replace(area, value=area.value - CHANCE).side() <= 0:
             return "The model is not shown to be better than chance"
         rest = quoted(view.negative) or "the others"
-        pairs = f"{hundred(area.value)} of 100 pairs of {noun.plural}"
-        return f"{quoted(report.positive)} is ranked above {rest} in {pairs}"
+        return f"{quoted(report.positive)} is ranked above {rest} in {hundred(area.value)} of 100 pairs"
     value = view.value(view.pooled)
     if value is None:
         return "The model has no score"

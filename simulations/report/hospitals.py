@@ -183,7 +183,7 @@ def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
                 site.verdict,
                 0.0 if site.gain is None else site.gain.value,
                 "" if site.gain is None else f"{signed(100 * site.gain.low, 0)} to {signed(100 * site.gain.high, 0)}",
-                f"{site.records:,} test {scored_noun(report).of(site.records)}",
+                f"{site.records:,} tested",
             )
             for site in learner.joining
         ]

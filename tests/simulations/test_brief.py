@@ -211,7 +211,7 @@ def test_pairs_are_shown_against_chance_and_an_interval_that_holds_it_is_said():
         "For comparison, as only a simulation can: a regression on all records, without noise, reaches 83."
         in answers(good)[GOOD]
     )
-    assert headline(good) == "“died” is ranked above “survived” in 77 of 100 pairs of patients"
+    assert headline(good) == "“died” is ranked above “survived” in 77 of 100 pairs"
     bad = report(learner(pooled=two_classes(auc=0.505)))
     assert answers(bad)[GOOD].startswith("It is not shown to be better than chance: of two patients, one “died”")
     assert headline(bad) == "The model is not shown to be better than chance"
@@ -555,7 +555,7 @@ def joined(*gains, **fields):
             "joining is shown to pay for none of 4 hospitals, and 1 does better alone",
         ),
         ((0.1, 0.1, 0.1, None), "Joining pays for all 3 hospitals. It cannot be told for bern.", "3 of 3 hospitals"),
-        ((None,) * 4, "Whether joining pays was not computed in this run.", "of 100 pairs of patients"),
+        ((None,) * 4, "Whether joining pays was not computed in this run.", "of 100 pairs"),
     ],
 )
 def test_joining_is_answered_for_each_hospital(gains, answer, line):

@@ -320,7 +320,7 @@ def test_result_against_epsilon_is_drawn_and_told_from_where_on_it_is_worth_aski
     shown = runs(("0.1", 0.5), ("1", 0.64), ("3", 0.68))
     line = "At epsilon 0.1 the model is not shown to be better than chance; at 3 “back” is ranked above the others in"
     assert headline(shown).startswith(line)
-    assert headline(runs(("1", 0.64))) == "At epsilon 1 “back” is ranked above the others in 64 of 100 pairs of records"
+    assert headline(runs(("1", 0.64))) == "At epsilon 1 “back” is ranked above the others in 64 of 100 pairs"
     assert summary(shown)[0] == "From epsilon 1 on, a learner ranks records better than chance by two standard errors."
     assert summary(runs(("0.1", 0.5)))[0].startswith("At no epsilon")
     outline = Outline(build_page(epsilon_document(shown)))
