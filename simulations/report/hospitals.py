@@ -132,6 +132,10 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
     axis = make_axis(min(low, high - 10), high, _STEPS)
     visible = bars if len(bars) <= MOST else [*bars[: MOST // 2], *bars[-(MOST // 2) :]]
     joined = any(bar.regression for bar in bars)
+    if roomy := len(visible) <= _ROOMY:
+        below = ", and below a verdict that of together less alone"
+    else:
+        visible, below = [replace(bar, change="", records="") for bar in visible], ""
     columns: list[Column[Bar]] = [
         Column("hospital", lambda bar: Cell(bar.curator, under=bar.records), names=True),
         Column("plotted", lambda bar: _strip(bar, index, axis), drawn=True, axis=axis),
@@ -143,18 +147,14 @@ def hospital_figure(report: RunReport, learner: LearnerReport) -> list[Block | N
     title = _TITLES[measure].format(scored_noun(report).plural)
     who = "alone and together" if joined else "by hospital"
     caption = f"On each hospital’s own {scored_noun(report).plural}, {who}: {title}"
-    table = Table.of(caption, columns, visible, "forest" if len(visible) <= _ROOMY else "forest narrow")
+    table = Table.of(caption, columns, visible, "forest" if roomy else "forest narrow")
     if not joined:
         table = table.without("alone").without("joining")
     keys = [Key(index, False, "together: the model")]
     if joined:
         keys.insert(0, replace(OWN, name="alone: its own regression, without noise"))
     intervals = any(bar.model and bar.model[1] < bar.model[2] for bar in bars)
-    bar_words = (
-        ("bars are 95 % intervals; below a verdict is that of together less alone" if joined else _ERRORS)
-        if intervals
-        else ""
-    )
+    bar_words = (f"bars are 95 % intervals{below}" if joined else _ERRORS) if intervals else ""
     hidden = f"the {MOST} extremes of {count(len(bars), 'hospital')}" if len(bars) > MOST else ""
     note = "; ".join(filter(None, (bar_words, hidden)))
     return [
