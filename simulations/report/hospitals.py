@@ -99,8 +99,8 @@ def joining_title(learner: LearnerReport) -> str:
         return "no gain from joining is shown"
     if len(judged) == 1:
         return "joining pays" if pays else "joining does not pay"
-    alone = f", and {worse} {'does' if worse == 1 else 'do'} better alone" if worse else ""
-    return f"joining {f'pays for {pays}' if pays else 'is shown to pay for none'} of {len(judged)} hospitals{alone}"
+    rest = f", and {worse} {'does' if worse == 1 else 'do'} better alone" if worse else ""
+    return f"joining {f'pays for {pays}' if pays else 'is shown to pay for none'} of {len(judged)} hospitals{rest}"
 
 
 @dataclass(frozen=True)
