@@ -35,6 +35,7 @@ NOT_RUN = {
 NEED_DATA = {
     "expril simulate readmission-30": "diabetic_data.csv.zip",
     "expril simulate heart": "processed.cleveland.data",
+    "expril simulate support2": "support2.csv",
     "expril simulate ctg": "CTG.xls",
     "expril simulate ctg3": "CTG.xls",
     "expril simulate ctg-astv": "CTG.xls",
