@@ -260,17 +260,23 @@ def _check_sentinels(
         if isinstance(item, str):
             if item != item.strip():
                 raise ValueError(f"{field}: {item!r} can never occur, as it has outer spaces; take them out")
-            if numbers and not dates and _is_number(item):
+            number = None if dates or not numbers or item in MISSING_TEXTS else number_in(item)
+            if number is not None and math.isfinite(number):
                 raise ValueError(f"{field}: the column holds numbers; write {item} without quotes")
         elif dates:
             raise ValueError(f"{field}: the column holds dates, not numbers; write a date such as 1900-01-01")
-        elif not math.isfinite(item):
+        else:
+            number = item
+        if number is not None and not math.isfinite(number):
             raise ValueError(f"{field} must hold finite numbers; NaN is missing in any case, and infinity is an error")
 
 
-def _is_number(text: str) -> bool:
+def number_in(text: str) -> float | None:
+    """The number that records have in a text, NaN and infinity among them; None if it is a word to their reader.
+
+    Python alone reads digits of other scripts and underscores.
+    """
     try:
-        float(text)
+        return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
-        return False
-    return text not in MISSING_TEXTS
+        return None

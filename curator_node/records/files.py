@@ -118,12 +118,12 @@ def _unknown(path: Path) -> ConfigurationError:
 
 def _read_header(path: Path) -> list[str]:
     with path.open("rb", buffering=0) as file:  # unbuffered: nothing after the first line is read
-        line = file.readline(_LONGEST_HEADER).removeprefix(codecs.BOM_UTF8)
-        while line and not line.strip():
+        line = file.readline(_LONGEST_HEADER)
+        while line and not line.removeprefix(codecs.BOM_UTF8).strip():
             line = file.readline(_LONGEST_HEADER)
     if len(line) == _LONGEST_HEADER:
         raise ConfigurationError(f"{path} cannot be read as csv: its first line does not end; {_EXPORT}")
-    text = _decoded(line, path).removesuffix("\n")
+    text = _decoded(line.removeprefix(codecs.BOM_UTF8), path).removesuffix("\n")
     if '"' in text and not _FIELDS.fullmatch(text):
         _refuse(path, 0, _quote_fault(text))
     try:

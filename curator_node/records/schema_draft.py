@@ -18,7 +18,7 @@ from curator_node.records.public_values import with_values
 from curator_node.records.schema_file import OPEN
 from protocol.errors import ConfigurationError
 from protocol.mistakes import did_you_mean
-from protocol.schema import MOST_CLASSES, MOST_SENTINELS
+from protocol.schema import MOST_CLASSES, MOST_SENTINELS, number_in
 
 MOST_NAME, MOST_LEVELS, MOST_DESCRIPTION, MOST_UNITS = 200, 1000, 2000, 100
 """As the schema has them."""
@@ -379,17 +379,13 @@ def _sentinels(entry: Entry) -> list[str]:
     texts = [text for text in dict.fromkeys(entry.missing) if 0 < len(text) <= MOST_NAME and text not in entry.levels]
     if entry.kind != "numeric":
         return [_text(text) for text in texts][:MOST_SENTINELS]
-    numbers = [_number(text) for text in texts]
-    values = [_text(text) if number is None else _value(number) for text, number in zip(texts, numbers, strict=True)]
+    numbers = [(text, number_in(text)) for text in texts]
+    values = [
+        _text(text) if number is None else _value(number)
+        for text, number in numbers
+        if number is None or math.isfinite(number)  # NaN is missing in any case, and infinity is refused in records
+    ]
     return list(dict.fromkeys(values))[:MOST_SENTINELS]
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _description(entry: Entry) -> str:

@@ -99,6 +99,9 @@ def _check_finished(file: dict[str, Any], where: str) -> None:
             name = table.get("name")
             needs[need].append(name if isinstance(name, str) and name else f"number {number}")
     label = [key for key in ("label", "classes", "label_bounds") if _is_open(file.get(key))]
+    bounds = file.get("label_bounds")
+    if not label and isinstance(bounds, list) and OPEN in bounds:  # one of the two
+        label = ["label_bounds"]
     placeholder = label or any(_is_open(item) for table in tables for item in map(table.get, _FILLED))
     if not placeholder and sum(map(len, needs.values())) < 2:
         return

@@ -188,7 +188,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
         suffix, rule = out.suffix.lower(), "predictions are replaced only with --overwrite"
         if suffix not in TABLES:
             raise ConfigurationError(f"{out} must end in {' or '.join(TABLES)}")
-        if out.exists() and any(out.samefile(path) for path in (model, records) if path.exists()):
+        if out.exists() and any(out.samefile(path) for path in (model, records, own_records) if path and path.exists()):
             raise ConfigurationError(f"{out} is what the predictions are made from; choose another name: --out")
         if not (overwrite and out.is_file()):
             require_new(out, rule=rule)

@@ -181,7 +181,7 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
     if len(largest) > 1:
         first, second = (cards[party[0]].schema for party in largest[:2])
         differing, advice = first.differences_in_words(second)
-        largest = [party for party in largest if fits(cards[party[0]].schema)]
+        largest = [party for party in largest if fits(_of_party(party, cards))]
         if len(largest) != 1:
             names = [party[0] for party in parties if len(party) == most]
             raise ConfigurationError(
@@ -195,11 +195,13 @@ def common_schema(cards: Mapping[str, Card], fits: Callable[[Schema], bool]) -> 
         if name not in largest[0]:
             differing, advice = card.schema.differences_in_words(chosen)
             reasons[name] = f"its card describes {differing} differently from {examples}{advice}"
-    return _with_sentinels(chosen, [cards[name].schema for name in largest[0]]), reasons
+    return _of_party(largest[0], cards), reasons
 
 
-def _with_sentinels(schema: Schema, shared: Sequence[Schema]) -> Schema:
-    """The schema with the sentinels of all that share it, as `common_schema` says."""
+def _of_party(party: Sequence[str], cards: Mapping[str, Card]) -> Schema:
+    """The schema that these curators share, with the sentinels of all of them, as `common_schema` says."""
+    shared = [cards[name].schema for name in party]
+    schema = shared[0]
     attributes = []
     for attribute in schema.attributes:
         lists = [other.missing or () for partner in shared if (other := partner.find(attribute.name)) is not None]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curator_node.records import public_values, schema_draft
+from curator_node.records import files, public_values, schema_draft
 from curator_node.records.dictionaries import Entry, read_dictionary, split_levels
 from curator_node.records.files import read_columns
 from curator_node.records.public_values import rounded_bounds
@@ -453,6 +453,12 @@ def test_nothing_open_passes(lines, words):
     assert words in str(caught.value)
 
 
+def test_label_bounds_are_open_as_long_as_one_is():
+    text = 'label = "y"\nlabel_bounds = [0, "?"]\n[[attributes]]\nname = "x"\nkind = "numeric"\nlower = 0\nupper = 1\n'
+    with pytest.raises(ConfigurationError, match="the label needs label_bounds"):
+        read_schema_file(text)
+
+
 def test_one_wrong_key_is_still_told_by_its_name():
     """The list is of what is open; a mistake in a finished file is explained as ever."""
     text = 'label = "y"\nclasses = ["no", "yes"]\n[[attributes]]\nname = "x"\nkind = "numeric"\nlower = 0\n'
@@ -497,6 +503,15 @@ def test_dates_are_days_and_sentinels_are_declared(tmp_path):
     assert (seen.days_since, seen.lower, seen.missing) == ("2000-01-01", 5479.0, ("1900-01-01",))
     assert dose.missing == (999.0, 9.0, "none given")
     assert (smoker.levels, smoker.missing) == (("no", "yes"), ("77",))
+
+
+def test_codes_that_no_schema_can_declare_are_left_out_of_the_draft(tmp_path):
+    """NaN is missing in any case, and infinity is refused in records."""
+    book = write(tmp_path, "name,type,min,max,missing\ndose,numeric,0,5,NAN;Inf;1e400;-9;1_000\ny,binary,0,1,\n")
+    draft = draft_schema(records(tmp_path, ["dose", "y"]), book, label="y")
+    text = draft.text.replace('classes = ["?", "?"]', 'classes = ["0", "1"]')
+    (dose,) = read_schema_file(text).attributes
+    assert dose.missing == (-9.0, "1_000")
 
 
 @pytest.mark.parametrize(
@@ -610,6 +625,14 @@ def test_a_first_line_that_names_no_columns_is_refused(tmp_path, content, messag
     with pytest.raises(ConfigurationError, match=message) as caught:
         read_columns(path)
     assert "71" not in str(caught.value).replace(str(path), "")
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_a_first_line_that_does_not_end_is_refused(tmp_path, monkeypatch, start):
+    monkeypatch.setattr(files, "_LONGEST_HEADER", 10)
+    (tmp_path / "records.csv").write_bytes(start + b"age,sex,place\n")
+    with pytest.raises(ConfigurationError, match="first line does not end"):
+        read_columns(tmp_path / "records.csv")
 
 
 # --- public records ---------------------------------------------------------------------------------------------

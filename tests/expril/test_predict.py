@@ -178,6 +178,11 @@ def test_only_their_owner_reads_predictions_and_nothing_is_replaced_unasked(reco
     content = records[0].read_bytes()
     assert "made from" in run("predict", model, records[0], "--out", records[0], "--overwrite", code=2).stderr
     assert records[0].read_bytes() == content
+    own = records[0].with_name("own.csv")
+    own.write_bytes(content)
+    same = ("--score", "--own", own, "--out", own, "--overwrite")
+    assert "made from" in run("predict", model, records[0], *same, code=2).stderr
+    assert own.read_bytes() == content
 
 
 def test_parquet_in_and_out_and_lists_are_not_for_a_csv(tmp_path):

@@ -306,6 +306,23 @@ def test_among_as_many_sites_the_learners_own_records_decide():
         learn(federation, SOURCE.drop("x"), Budget(1), strategy="cells")
 
 
+def test_the_learners_records_decide_as_they_will_be_read():
+    """With the sentinels of every card of a party, whichever came first."""
+    coded = pl.DataFrame({"dose": ["1", "unknown"]})
+
+    def fits(schema):
+        try:
+            return len(encode_frame(coded, schema)) == 2
+        except ConfigurationError:
+            return False
+
+    party = [attribute_schema(), attribute_schema(missing=("unknown",))]
+    others = [Schema((NumericAttribute("weight", 0, 9),), "sick", ("no", "yes"))] * 2
+    for order in (party, party[::-1]):
+        schema, left_out = common_schema(cards_of(*order, *others), fits)
+        assert (schema.find("dose").missing, left_out.keys()) == (("unknown",), {"site-2", "site-3"})
+
+
 def test_the_estimator_names_whoever_is_in_no_model():
     curators = {name: honest(name) for name in ("good", "liar", "mute")}
     scripts = {"liar": rewrites("liar", Card, limits_of(cells=1)), "mute": silent_from(0)}

@@ -244,6 +244,13 @@ def test_a_column_of_numbers_is_no_dates(column):
     assert "days_since" in complaint(numbers, pl.Series([dt.date(2015, 1, 1)]))
 
 
+@pytest.mark.parametrize("text", ["１２", "1_000", "0x10"])
+def test_a_text_that_records_hold_as_a_word_can_be_declared_missing(text):
+    """Python would read the first two as numbers; who reads records does not."""
+    attribute = NumericAttribute("x", 0, 5000, missing=(text,))
+    assert np.isnan(encode_frame(pl.DataFrame({"x": [text]}), schema_of(attribute)).column("x")).all()
+
+
 def test_text_among_numbers_can_be_declared_missing_and_text_among_labels_cannot():
     assert "missing = [...]" in complaint(numbers, pl.Series(["1", CANARY]))
     label = schema_of(NumericAttribute("x", 0, 1), label_bounds=(0.0, 1.0))
@@ -279,6 +286,8 @@ WRONG = {
     "a quoted number": (NumericAttribute, {"missing": ("999",)}, "write 999 without quotes"),
     "infinity": (NumericAttribute, {"missing": (math.inf,)}, "finite"),
     "NaN": (NumericAttribute, {"missing": (math.nan,)}, "finite"),
+    "infinity in quotes": (NumericAttribute, {"missing": ("1e400",)}, "finite"),
+    "NaN in quotes": (NumericAttribute, {"missing": ("NAN",)}, "finite"),
     "outer spaces": (NumericAttribute, {"missing": ("a ",)}, "outer spaces"),
     "a number among dates": (NumericAttribute, {"missing": (9,), "days_since": DAY}, "write a date"),
     "a level that is missing": (CategoricalAttribute, {"missing": ("a",)}, "'a' is also a level"),
