@@ -150,6 +150,8 @@ def paired_scores(
     for members, count in zip(classes, counts, strict=True):
         influence[:, members] *= np.sqrt(count / max(count - 1, 1))
     sums = np.stack([np.bincount(groups, weights=row) for row in influence])
+    # What rounding leaves of a sum of zero would be a variance near zero, and an interval without width.
+    sums[np.abs(sums) < _ROUNDING * np.abs(influence).sum(axis=1, keepdims=True)] = 0.0
     covariance = sums @ sums.T
     places = [names.index(name) if name in names else None for name in MODELS]
     rows = [
@@ -157,6 +159,10 @@ def paired_scores(
         for number, i in enumerate(places)
     ]
     return PairedScores(tuple(None if i is None else float(values[i]) for i in places), tuple(rows), min(counts))
+
+
+_ROUNDING = 1e-12
+"""Less than this share of all influence is rounding."""
 
 
 def _accuracies(labels: Labels, columns: Floats) -> tuple[Floats, Floats]:

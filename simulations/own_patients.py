@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from curator_node.records.dataset import unit_names
 from protocol.errors import ConfigurationError
-from protocol.record_frames import column_texts, encode_frame, encode_labels, encode_numbers
+from protocol.record_frames import encode_frame, encode_labels, encode_numbers
 from protocol.schema import Schema
 from simulations.joining import CONSTANT, FEDERATION, REGRESSION, JoiningScores, joining_of, scores_by_measure
 from simulations.references import Answers, LabelledRecords, Labels, cross_validated, tuned_regression
@@ -44,8 +45,9 @@ class Patients:
             unit: column that names each record's privacy unit, if the table has it.
 
         Raises:
-            ConfigurationError: there is no column of labels, a label is missing or unknown, or there are fewer than two
-                records; or as `encode_frame`. The text names column and row, and no value.
+            ConfigurationError: there is no column of labels, a label is missing or unknown, a record has no unit, or
+                there are fewer than two records or units; or as `encode_frame`. The text names column and row, and no
+                value.
         """
         if schema.label not in table.columns:
             raise ConfigurationError(
@@ -60,7 +62,11 @@ class Patients:
         )
         units = None
         if unit in table.columns:
-            units = np.unique(column_texts(table[unit]).fill_null("").to_numpy(), return_inverse=True)[1]
+            names, units = np.unique(unit_names(table[unit]), return_inverse=True)
+            if len(names) < 2:
+                raise ConfigurationError(
+                    f"all records are of one {unit!r}, which tells nothing of how good a model is for the next"
+                )
         return cls(LabelledRecords(encode_frame(table, schema), labels, len(schema.classes)), units)
 
     def __len__(self) -> int:

@@ -25,7 +25,8 @@ def as_frame(X: Any, schema: Schema) -> pl.DataFrame:
 
     Where the schema says that a column holds dates, an array may hold numbers: days since its `days_since`.
 
-    Raises ConfigurationError: an array has another shape. The text speaks of "features", as scikit-learn's does.
+    Raises ConfigurationError: an array has another shape, of which the text speaks as scikit-learn's does ("features");
+    or it holds infinity among days.
     """
     if isinstance(X, pl.DataFrame):
         return X
@@ -51,7 +52,12 @@ def _dated(column: pl.Series, attribute: Attribute) -> pl.Series:
     """Times instead of numbers of days, if the attribute is one of dates."""
     if not isinstance(attribute, NumericAttribute) or not attribute.days_since or not column.dtype.is_numeric():
         return column
-    return times_of(column.cast(pl.Float64).fill_null(np.nan).to_numpy(), attribute)
+    days = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if np.isinf(days).any():
+        raise ConfigurationError(
+            f"column {column.name!r} holds infinity in row {int(np.isinf(days).argmax()) + 1}; correct it or write NaN"
+        )
+    return times_of(days, attribute)
 
 
 def _series(name: str, values: NDArray[Any], schema: Schema) -> pl.Series:

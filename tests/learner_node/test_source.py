@@ -613,6 +613,9 @@ def test_an_array_holds_dates_as_days_and_a_table_as_dates():
     assert np.array_equal(found, [-0.5, np.nan, 1.0], equal_nan=True)
     with pytest.raises(ConfigurationError, match="'born' is declared with days_since but has type Float64"):
         encode_frame(as_frame(table | {"born": np.ones(3)}, DATED_SCHEMA), DATED_SCHEMA)
+    array[1, 0] = np.inf
+    with pytest.raises(ConfigurationError, match="'born' holds infinity in row 2"):
+        as_frame(array, DATED_SCHEMA)
 
 
 class Table(dict):

@@ -117,6 +117,14 @@ def test_errors_of_a_difference_are_those_of_a_bootstrap_of_units(measure, most)
     assert variance**0.5 == pytest.approx(np.std(draws), rel=0.15)
 
 
+def test_units_that_are_all_served_alike_make_no_interval_without_width():
+    """Of each unit's three records the model calls two rightly; rounding left 1e-34 of a variance of zero."""
+    labels, predicted = np.zeros(30), np.tile([0.0, 0.0, 1.0], 10)
+    scores = paired_scores("accuracy", labels, {CONSTANT: labels, FEDERATION: predicted}, np.repeat(np.arange(10), 3))
+    interval = joining_of("s", [JoiningScores({"accuracy": scores}, 30, 1.0, 0.0)], "accuracy").federation
+    assert interval.low < 0.5 < 2 / 3 < 0.8 < interval.high
+
+
 @pytest.mark.parametrize("measure", SCORES)
 def test_copies_of_a_units_record_tell_no_more_than_the_record(measure):
     labels, columns = invented(measure, 80)

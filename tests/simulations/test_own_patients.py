@@ -88,6 +88,15 @@ def test_the_own_regression_is_scikit_learn_s_cross_validation(monkeypatch):
     np.testing.assert_allclose(answers.probabilities, by_sklearn, atol=0.02)
 
 
+def test_records_of_a_single_patient_or_of_nobody_are_refused():
+    table = patients(20)
+    with pytest.raises(ConfigurationError, match="all records are of one 'patient'"):
+        Patients.of(table.with_columns(patient=pl.lit("p")), schema(), "patient")
+    names = pl.Series("patient", ["p", None] * 10)
+    with pytest.raises(ConfigurationError, match="'patient' is empty in row 2"):
+        Patients.of(table.with_columns(names), schema(), "patient")
+
+
 def test_records_of_one_patient_are_never_on_both_sides():
     """Each patient twice: whoever learns from the one copy knows the other's label, unless they stay together."""
     table = patients(100)
