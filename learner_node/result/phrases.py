@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from expril.report.numbers import decimal
+from expril.report.numbers import decimal, plain_number
 from protocol.odds import Odds
 from protocol.rationals import written
 
@@ -27,12 +27,16 @@ NAMED = 8
 SURE = 0.99
 """Certainty from which a bound is said to protect hardly anybody."""
 CERTAIN = 0.9999
+_VISIBLE = 0.01
+"""Gain of certainty that whole percents show."""
 _GUESS = 0.05
 """A guess of something rare, beside that of one half."""
 SECURE = (
     "This holds only while no more hospitals conspire with the learner than its plan assumes, and the cryptography is "
     "not broken."
 )
+OTHERS = "Not counted is what the model says of everybody like that patient, even of those who gave nothing."
+"""What no privacy loss bounds (docs/odds.md, what is not in them)."""
 _PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:mrn|pid)$|^pat[_ .-]?(?:nr|no|id|num)$")
 """Names of columns that hold persons. Any other name, "id" or "exam_id", may stand for less than a person."""
 _WORD = re.compile(r"[a-z]{3,20}")
@@ -72,7 +76,17 @@ def unit_noun(unit: str) -> Noun:
     if not person and not _WORD.fullmatch(unit):
         single = "case"
     same = "" if single == unit else f", those with the same {quoted(unit)}"
-    return Noun(single, f"{single}s", person, f"It covers all records of one {single}{same}.")
+    return Noun(single, _plural(single), person, f"It covers all records of one {single}{same}.")
+
+
+def _plural(noun: str) -> str:
+    """The plural of an English noun: of "study", "diagnosis", "series", "batch" or "exam"."""
+    for end, many in (("sis", "ses"), ("series", "series")):
+        if noun.endswith(end):
+            return noun.removesuffix(end) + many
+    if re.search("[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if re.search("(s|x|z|ch|sh)$", noun) else f"{noun}s"
 
 
 def quoted(name: str) -> str:
@@ -97,9 +111,16 @@ def outward(low: float, high: float) -> str:
     return f"{decimal(math.floor(100 * low + 1e-9), 0)} to {decimal(math.ceil(100 * high - 1e-9), 0)}"
 
 
+def ends(low: str, high: str) -> str:
+    """The ends of a range as text: "70 to 75", or "70" where both read alike."""
+    return low if low == high else f"{low} to {high}"
+
+
 def amount(value: Fraction) -> str:
     """An amount of epsilon in decimals."""
-    return written(value) if 100 % value.denominator == 0 else f"about {float(value):.2g}"
+    if 1000 % value.denominator == 0:
+        return written(value)
+    return f"about {plain_number(float(value), 2 if value < 1 else 3)}"
 
 
 def certainty(exponent: Fraction, guess: float = 0.5) -> float:
@@ -110,7 +131,10 @@ def certainty(exponent: Fraction, guess: float = 0.5) -> float:
 def sure(exponent: Fraction, guess: float = 0.5) -> str:
     """That certainty in percent."""
     share = certainty(exponent, guess)
-    return f"{100 * share:.0f} %" if share < SURE else "100 %" if share > CERTAIN else f"{100 * share:.2f} %"
+    if share > CERTAIN:
+        return "100 %"
+    is_near = share >= SURE or share - guess < _VISIBLE
+    return f"{100 * share:.{2 if is_near else 0}f} %"
 
 
 def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str = "") -> Iterator[str]:
@@ -131,7 +155,7 @@ def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str 
     )
     yield (
         f"From {_GUESS:.0%} they get to {sure(odds.presence, _GUESS)} and {sure(odds.label, _GUESS)} at most, whatever "
-        "else they know."
+        f"else they know. {OTHERS}"
     ).replace("%", " %", 1)
     hardly = " That protects hardly anybody." if certainty(odds.presence) >= SURE else ""
     becomes = [f"{sure(exponent)} becomes {sure(2 * exponent)}" for exponent in (odds.presence, odds.label)]

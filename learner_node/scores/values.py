@@ -100,10 +100,13 @@ class ThresholdScore(Checked, frozen=True, kw_only=True):
     npv_se: ErrorValue | None = None
 
 
-def wilson(share: float, records: float) -> tuple[float, float]:
-    """Ends of the 95 % interval of a share of records (Wilson 1927); `records`, greater than 0, may be a mean."""
-    weight = NORMAL**2 / records
+def wilson(share: float, records: float, quantile: float = NORMAL) -> tuple[float, float]:
+    """Ends of the interval of a share of records (Wilson 1927); `records`, greater than 0, may be a mean.
+
+    `quantile` is the half-width in standard errors, by default of a 95 % interval.
+    """
+    weight = quantile**2 / records
     middle = (share + weight / 2) / (1 + weight)
-    half = NORMAL / (1 + weight) * math.sqrt(share * (1 - share) / records + weight / (4 * records))
+    half = quantile / (1 + weight) * math.sqrt(share * (1 - share) / records + weight / (4 * records))
     # Rounding does not put an end beyond the share.
     return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))

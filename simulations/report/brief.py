@@ -11,17 +11,28 @@ from fractions import Fraction
 from expril.report.document import Answer, Brief
 from expril.report.numbers import count, plain_number
 from learner_node.result import phrases
-from learner_node.result.phrases import QUESTIONS, amount, hundred, odds_words, outward, quoted, rest_words, series
+from learner_node.result.phrases import (
+    QUESTIONS,
+    amount,
+    ends,
+    hundred,
+    odds_words,
+    outward,
+    quoted,
+    rest_words,
+    series,
+)
 from learner_node.study.pooling import SECURE
 from simulations.report.budget import exact
 from simulations.report.flaws import flaws, within_hospitals
 from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import Estimate
 from simulations.report.model import CHANCE, RunReport, Score
-from simulations.report.view import MOST_NAMED, View, always, noun_of, of_hundred, point_of, rate
+from simulations.report.view import MOST_NAMED, View, always, explained, noun_of, of_hundred, point_of, rate
 from simulations.report.words import NO_GUARANTEE, released
 
 _TOP = "highest 10 %"
+_TENTH, _NEAR = 0.1, 0.015
 
 
 def run_brief(report: RunReport) -> Brief:
@@ -59,7 +70,7 @@ def result_line(view: View) -> str:
     value = view.value(view.pooled)
     if value is None:
         return "The model has no score"
-    if view.gain(view.pooled).side() <= 0 and value.se:
+    if view.gain(view.pooled).side() <= 0 and (value.se or value.value <= view.pooled.constant):
         constant = "always answering the mean" if report.measure == "R²" else always(view)
         return f"The model is not shown to be better than {constant}"
     if report.measure == "R²":
@@ -73,8 +84,7 @@ def short_score(view: View) -> str:
     if value is None:
         return "nothing was learned"
     if view.report.measure == "R²":
-        ends = value.ends(-1.0, 1.0)
-        return f"{hundred(value.value)} %{'' if ends is None else f' ({outward(*ends)})'}"
+        return explained(value, "%")
     return of_hundred(area) if area is not None else of_hundred(value)
 
 
@@ -151,7 +161,10 @@ def _worth(view: View) -> Iterator[str]:
         ppv = of_hundred(rate(view, point, "ppv", point.flagged))
         share = "" if point.sensitivity is None else hundred(point.sensitivity)
         of_all = f"; that is {share} of every 100 with that outcome" if share else ""
-        yield f"In the tenth of {noun.plural} with the highest risks, {ppv} have {outcome}{of_all}."
+        # Equal risks are never parted, so fewer or more than a tenth may be above.
+        part = "tenth" if abs(point.flagged - _TENTH) <= _NEAR else f"{plain_number(100 * point.flagged, 2)} %"
+        where = f"In the {part} of {noun.plural} with the highest risks"
+        yield f"{where}, {ppv} have {outcome}{of_all}."
     yield from _checked(view)
     yield from _rivals(view)
 
@@ -163,17 +176,19 @@ def _rivals(view: View) -> Iterator[str]:
         return
     scores = [learner.pooled.headline(view.report.lead).value for learner in others]
     present = sorted(score for score in scores if score is not None)
-    name = others[0].learner if len(others) == 1 else f"The {len(others)} other learners"
-    if not present:
-        yield f"{name} learned nothing."
-        return
-    ends = " to ".join(dict.fromkeys((hundred(present[0]), hundred(present[-1]))))
-    single = len(others) == 1
-    yield {
-        "AUC": f"{name} {'puts' if single else 'put'} {ends} of 100 pairs in the right order.",
-        "accuracy": f"{name} {'is' if single else 'are'} right for {ends} of 100.",
-        "R²": f"{name} {'explains' if single else 'explain'} {ends} %.",
-    }[view.report.lead]
+    names = [learner.learner for learner, score in zip(others, scores, strict=True) if score is not None]
+    silent = [learner.learner for learner, score in zip(others, scores, strict=True) if score is None]
+    if present:
+        single = len(names) == 1
+        name = names[0] if single else f"The {len(names)} other learners"
+        span = ends(hundred(present[0]), hundred(present[-1]))
+        yield {
+            "AUC": f"{name} {'puts' if single else 'put'} {span} of 100 pairs in the right order.",
+            "accuracy": f"{name} {'is' if single else 'are'} right for {span} of 100.",
+            "R²": f"{name} {'explains' if single else 'explain'} {span} %.",
+        }[view.report.lead]
+    if silent:
+        yield f"{series(silent)} learned nothing."
 
 
 def _ranking(view: View, area: Estimate) -> Iterator[str]:
@@ -221,13 +236,10 @@ def _explained(view: View) -> Iterator[str]:
     value = view.value(pooled)
     if value is None:
         return
-    label, ends = _of_label(report), value.ends(-1.0, 1.0)
-    sure = value.side() > 0 or (ends is None and value.value > 0)
-    between = "" if ends is None else f" ({outward(*ends)} %)"
-    if sure:
-        yield f"It explains {hundred(value.value)} %{between} of the differences between {view.noun.plural}{label}."
+    share = explained(value, "%", "%")
+    if value.side() > 0 or (value.se is None and value.value > 0):
+        yield f"It explains {share} of the differences between {view.noun.plural}{_of_label(report)}."
     elif value.value > 0:
-        share = f"{hundred(value.value)} %{between}"
         yield f"It is not shown to be better than always answering the mean: it explains {share}."
     else:
         yield "It is no better than always answering the mean."
@@ -241,8 +253,8 @@ def _off_by(report: RunReport, pooled: Score, absolute: float) -> str:
     """The mean absolute error, beside that of the mean."""
     units = f" {report.units}" if report.units else ""
     error = Estimate(absolute, pooled.absolute_se, None, report.repeats - 1 if report.repeats > 1 else math.inf)
-    ends = error.ends(0.0, math.inf)
-    between = "" if ends is None else f" ({plain_number(ends[0])} to {plain_number(ends[1])})"
+    limits = error.ends(0.0, math.inf) if error.se else None
+    between = "" if limits is None else f" ({plain_number(limits[0])} to {plain_number(limits[1])})"
     constant = pooled.absolute_constant
     against = "" if constant is None else f"; the mean as the answer would be off by {plain_number(constant)}"
     return f"On average it is off by {plain_number(absolute)}{units}{between}{against}."
@@ -265,8 +277,8 @@ def _checked(view: View) -> Iterator[str]:
     unit = " of 100 pairs" if ranks else " %" if view.report.measure == "R²" else " of 100"
     knowledge = "nothing of the kind"
     if estimate is not None:
-        value, low, high = (hundred(end or 0.0) for end in estimate)
-        knowledge = f"only the learner’s own estimate, {value}{unit} ({low} to {high})"
+        value, low, high = (end or 0.0 for end in estimate)
+        knowledge = f"only the learner’s own estimate, {hundred(value)}{unit} ({outward(low, high)})"
     elif any(recall.expected is not None for recall in view.pooled.recalls):
         knowledge = "only the learner’s own estimates of how often it recognises each class"
     failed = any(study.what == "validation" for study in view.learner.studies)
@@ -332,10 +344,10 @@ def _ledgers(view: View) -> Iterator[str]:
                 yield f"It cost {where} {amount(spent)} of {amount(cap)}: {rest}."
     elif groups:
         spends, lefts = [spent for spent, _ in groups], [max(cap - spent, Fraction(0)) for spent, cap in groups]
-        yield (
-            f"It cost the hospitals {amount(min(spends))} to {amount(max(spends))} of what they may ever spend; "
-            f"{amount(min(lefts))} to {amount(max(lefts))} is left."
-        )
+        spans = [ends(amount(min(amounts)), amount(max(amounts))) for amounts in (spends, lefts)]
+        yield f"It cost the hospitals {spans[0]} of what they may ever spend; {spans[1]} is left."
         poor = [name for (spent, cap), names in groups.items() if cap - spent < claimed for name in names]
         if poor:
             yield f"Too little for another such study is left at {series(poor)}."
+    else:
+        yield "What it cost is not in this report."

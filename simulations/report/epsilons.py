@@ -22,7 +22,7 @@ from expril.report.document import (
 )
 from expril.report.numbers import count
 from expril.report.table import Cell, Column, Group, Table
-from learner_node.result.phrases import QUESTIONS, series, sure
+from learner_node.result.phrases import OTHERS, QUESTIONS, series, sure
 from protocol.rationals import parse_rational
 from simulations.report.brief import is_protected, most_spent, result_line, run_brief, short_score
 from simulations.report.document import SEEDED
@@ -136,7 +136,8 @@ def _certainties(runs: Sequence[EpsilonRun], privacy: Answer) -> dict[str, Any]:
     answer = f"Somebody who was 50 % sure that {who} can then be at most {bounds}, whatever else they know."
     others = series([f"{sure(2 * most_spent(run.report))} sure with {run.epsilon}" for run in runs])
     more = (
-        f"Somebody who knew it already, and was 50 % sure of anything else about that patient, can be at most {others}."
+        "Somebody who knew it already, and was 50 % sure of anything else about that patient, can be at most "
+        f"{others}. {OTHERS}"
     )
     return {"answer": answer, "more": [more, noun.protected or "It covers one record.", *privacy.more[3:]]}
 

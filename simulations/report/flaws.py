@@ -5,14 +5,15 @@ comparisons of its kind).
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from learner_node.result.phrases import hundred, outward, quoted
-from learner_node.scores.values import CalibrationCurve
-from simulations.report.intervals import Estimate, share_error, with_common_scale
+from expril.report.numbers import plain_number
+from learner_node.result.phrases import ends, hundred, outward, quoted
+from learner_node.scores.values import CalibrationCurve, wilson
+from simulations.report.intervals import Estimate, share_error, student, with_common_scale
 from simulations.report.model import CHANCE, SiteScore
-from simulations.report.view import MOST_NAMED, View, always, of_hundred, point_of, rate
+from simulations.report.view import MOST_NAMED, View, always, explained, of_hundred, point_of, rate
 
 _ALIKE = "No hospital stands out"
 _HALF = "above 0.5"
@@ -39,7 +40,8 @@ def _exceptions(view: View) -> Iterator[str]:
     """Hospitals that are clearly worse than the others, or than the constant answer."""
     sites = [site for site in view.learner.sites if site.value is not None]
     if len(sites) < 2:
-        yield "There is one hospital only, so none can be compared." if sites else "No hospital has a score of its own."
+        lonely = "There is one hospital only" if len(view.hospitals) < 2 else "Only one hospital has a score of its own"
+        yield f"{lonely}, so none can be compared." if sites else "No hospital has a score of its own."
         return
     scores = {site.curator: score for site in sites if (score := _comparable(view, site)) is not None}
     gains = {site.curator: view.gain(site, site.curator) for site in sites}
@@ -48,9 +50,8 @@ def _exceptions(view: View) -> Iterator[str]:
         return
     scores, gains = _scaled(view, scores), _scaled(view, gains)
     level = 1 - 0.05 / (2 * len(sites))
-    worse = [
-        name for name in scores if len(scores) > 1 and scores[name].minus(_others(view, scores, name)).side(level) < 0
-    ]
+    sides = {name: scores[name].minus(_others(view, scores, name)).side(level) for name in scores if len(scores) > 1}
+    worse, better = ([name for name, side in sides.items() if side == sign] for sign in (-1, 1))
     below = [site for site in sites if gains[site.curator].side(level) < 0]
     for name in worse[:MOST_NAMED]:
         elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
@@ -65,13 +66,18 @@ def _exceptions(view: View) -> Iterator[str]:
     if len(worse) > MOST_NAMED or len(below) > MOST_NAMED:
         yield f"{len({*worse, *(site.curator for site in below)})} hospitals in all stand out so."
     if not worse and not below:
-        yield from _alike(view, scores)
+        yield from _alike(view, scores, better)
 
 
-def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
-    """That no hospital stands out, with the ends of what there is."""
-    if not scores:
+def _alike(view: View, scores: Mapping[str, Estimate], better: Sequence[str]) -> Iterator[str]:
+    """That no hospital is clearly worse, with the ends of what there is."""
+    if len(scores) < 2:
         yield f"{_ALIKE}."
+        return
+    if better:
+        name = max(better, key=lambda name: scores[name].value)
+        elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
+        yield f"{_ALIKE} as worse. Better at {name}: {_measured(view, scores[name])}, on average {elsewhere} elsewhere."
         return
     low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
     lowest, highest = (hundred(scores[name].value) for name in (low, high))
@@ -80,17 +86,29 @@ def _alike(view: View, scores: Mapping[str, Estimate]) -> Iterator[str]:
         "accuracy": f"{lowest} of 100 right ({low}) to {highest} ({high})",
         "R²": f"{lowest} % explained ({low}) to {highest} % ({high})",
     }["AUC" if view.pooled.auc is not None else view.report.measure]
-    yield f"{_ALIKE}: the range from {what} may be chance."
+    if lowest == highest:
+        yield f"{_ALIKE}."
+    else:
+        yield f"{_ALIKE}: the range from {what} may be chance."
 
 
 def within_hospitals(view: View, area: float) -> Iterator[str]:
     """Why the AUC over all hospitals is larger than within them, where it clearly is."""
-    areas = sorted(site.auc for site in view.learner.sites if site.auc is not None)
-    if len(areas) > 1 and area - sum(areas) / len(areas) > _BETWEEN:
-        yield (
-            f"Within one hospital it is {hundred(areas[0])} to {hundred(areas[-1])}: part of the {hundred(area)} comes "
-            f"from knowing at which hospital {quoted(view.report.positive)} is more common."
-        )
+    tests = {site.curator: site.test for site in view.report.records}
+    weights = {}
+    for site in view.learner.sites:
+        if site.auc is not None:
+            share = CHANCE if site.prevalence is None else site.prevalence
+            weights[site.auc, site.curator] = share * (1 - share) * (tests.get(site.curator) or 1)
+    total = sum(weights.values())
+    if len(weights) > 1 and total:
+        mean = sum(value * weight for (value, _), weight in weights.items()) / total
+        if area - mean > _BETWEEN:
+            (low, _), (high, _) = min(weights), max(weights)
+            yield (
+                f"Within one hospital it is {ends(hundred(low), hundred(high))}: part of the {hundred(area)} comes "
+                f"from knowing at which hospital {quoted(view.report.positive)} is more common."
+            )
 
 
 def _comparable(view: View, site: SiteScore) -> Estimate | None:
@@ -119,9 +137,7 @@ def _measured(view: View, estimate: Estimate) -> str:
     if view.pooled.auc is not None:
         return f"the right order in {of_hundred(estimate, 'pairs')}"
     if view.report.measure == "R²":
-        ends = estimate.ends(-1.0, 1.0)
-        between = "" if ends is None else f" ({outward(*ends)})"
-        return f"{hundred(estimate.value)} % explained{between}"
+        return explained(estimate, "% explained")
     return f"right for {of_hundred(estimate)}"
 
 
@@ -163,18 +179,22 @@ def _confused(view: View) -> Iterator[str]:
     if confusion is None or value is None or len(names) < 3 or len(names) != len(confusion.counts):
         return
     shares = {number: confusion.recall(number) for number in range(len(names))}
+    widened = student(1 - 0.05 / len(names), math.inf)
     poor = sorted(
         (share.value, number)
         for number, share in shares.items()
-        if share.value is not None and share.high is not None and share.high < value
+        if share.value is not None and wilson(share.value, share.records, widened)[1] < value
     )
     for recall, number in poor[:MOST_NAMED]:
         share = shares[number]
         between = f"({outward(share.low or 0.0, share.high or 0.0)})"
         wrong = [many if other != number else 0 for other, many in enumerate(confusion.counts[number])]
         most = max(wrong)
-        often = f"; {hundred(most / sum(confusion.counts[number]))} are called {quoted(names[wrong.index(most)])}"
+        called = hundred(most / sum(confusion.counts[number]))
+        often = f"; {called} {'is' if called == '1' else 'are'} called {quoted(names[wrong.index(most)])}"
         yield f"Of 100 that are {quoted(names[number])} it recognises {hundred(recall)} {between}{often}."
+    if len(poor) > MOST_NAMED:
+        yield f"{len(poor)} classes in all are recognised clearly less often than the others."
     if not poor:
         yield "No class is recognised clearly less often than the others."
 
@@ -197,13 +217,21 @@ def _miscalibrated(view: View) -> Iterator[str]:
             biased[name] = max(clear, key=lambda gap: abs(gap.value))
     for name, gap in biased.items():
         predicted = curve.predicted[gaps.index(gap)]
-        yield (
-            f"Risks of about {hundred(predicted)} % are too {name}: of 100 such {view.noun.plural} "
-            f"{hundred(predicted - gap.value)} have the outcome {quoted(report.positive)}."
-        )
+        observed = max(predicted - gap.value, 0.0)
+        if hundred(predicted) == hundred(observed):
+            risk, share = (plain_number(100 * value, 2) for value in (predicted, observed))
+            many = f"{share} % of such {view.noun.plural} have"
+        else:
+            risk, share = hundred(predicted), hundred(observed)
+            many = f"of 100 such {view.noun.plural} {share} {'has' if share == '1' else 'have'}"
+        yield f"Risks of about {risk} % are too {name}: {many} the outcome {quoted(report.positive)}."
     if not biased:
-        ends = f"{hundred(curve.predicted[0])} % to {hundred(curve.predicted[-1])} %"
-        yield f"Predicted and observed risks agree, from {ends}, within the error of this test."
+        low, high = curve.predicted[0], curve.predicted[-1]
+        texts = [f"{hundred(risk)} %" for risk in (low, high)]
+        if texts[0] == texts[1] and low < high:
+            texts = [f"{plain_number(100 * risk, 2)} %" for risk in (low, high)]
+        span = texts[0] if texts[0] == texts[1] else f"from {texts[0]} to {texts[1]}"
+        yield f"Predicted and observed risks agree, {span}, within the error of this test."
 
 
 def _matters(gap: Estimate, predicted: float) -> bool:
@@ -225,7 +253,10 @@ def _gaps(view: View, curve: CalibrationCurve) -> list[Estimate]:
         tested = max(1.0, (many / repeats if sample is None else sample.test * many / total))
         unit, name = share_error(predicted, tested), str(len(gaps))
         units[name] = unit
-        gaps[name] = view.estimate(predicted - observed, error, lambda _test, unit=unit: unit)  # type: ignore[misc]
+        by_records = (
+            unit if sample is None and repeats == 1 else error
+        )  # the report's is 0 where nobody has the outcome
+        gaps[name] = view.estimate(predicted - observed, by_records, lambda _test, unit=unit: unit)  # type: ignore[misc]
     if repeats > 1 and all(gap.repeats_se is not None for gap in gaps.values()):
         gaps = with_common_scale(gaps, units, repeats)
     return list(gaps.values())

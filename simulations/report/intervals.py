@@ -112,9 +112,15 @@ def share_error(share: float, records: float) -> float:
 
 
 def area_error(area: float, records: float, positive: float) -> float:
-    """Standard error of an area under the ROC curve by so many records, of which the share `positive` is of class 1."""
+    """Standard error of an area under the ROC curve by so many records, of which the share `positive` is of class 1.
+
+    It is never 0, as half a record of the rarer class is added on both sides: a ranking of few that is all right, or
+    all wrong, may be so by chance.
+    """
     ones = max(1.0, positive * records)
-    return float(auc_error(area, ones, max(1.0, records - ones)))
+    zeros = max(1.0, records - ones)
+    near = (area * min(ones, zeros) + 0.5) / (min(ones, zeros) + 1)
+    return float(auc_error(near, ones, zeros))
 
 
 def difference_error(value: float, constant: float, records: float) -> float:

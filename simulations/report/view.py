@@ -137,6 +137,13 @@ def of_hundred(estimate: Estimate, noun: str = "") -> str:
     return f"{words} ({outward(*ends)})"
 
 
+def explained(estimate: Estimate, unit: str, last: str = "") -> str:
+    """A share of the variance with its interval: "40 % (38 to 42 %)"; R^2 has no lower bound."""
+    limits = estimate.ends(-math.inf, 1.0)
+    between = "" if limits is None else f" ({outward(*limits)}{last and ' '}{last})"
+    return f"{hundred(estimate.value)} {unit}{between}"
+
+
 def always(view: View, prevalence: float | None = None) -> str:
     """The constant answer in words."""
     share = prevalence if prevalence is not None else view.pooled.prevalence

@@ -339,7 +339,9 @@ def test_hospitals_without_intervals_or_alone_are_not_compared():
             report(learner(sites=tuple(site(n, auc_se=None, value_se=None) for n in NAMES)), repeats=1, records=())
         )[WRONG]
     )
-    assert answers(report(learner(sites=(site("basel"),))))[WRONG].startswith("There is one hospital only")
+    lonely = learner(sites=(site("basel"),))
+    assert answers(report(lonely, curators=(curator("basel"),)))[WRONG].startswith("There is one hospital only")
+    assert answers(report(lonely))[WRONG].startswith("Only one hospital has a score of its own")
     one_class = tuple(site(name, auc=None, auc_se=None, prevalence=None) for name in NAMES)
     assert len(run_brief(report(learner(sites=one_class))).answers) == 5
 
@@ -347,11 +349,28 @@ def test_hospitals_without_intervals_or_alone_are_not_compared():
 def test_an_area_over_all_that_comes_from_telling_hospitals_apart_is_explained():
     sites = tuple(site(name, auc=0.68) for name in NAMES)
     text = answers(report(learner(sites=sites)))[GOOD]
-    line = (
-        "Within one hospital it is 68 to 68: part of the 77 comes from knowing at which hospital “died” is more common."
-    )
+    line = "Within one hospital it is 68: part of the 77 comes from knowing at which hospital “died” is more common."
     assert line in text
+    tiny = (*(site(name) for name in NAMES[:3]), site("bern", auc=0.4, prevalence=0.001))
+    assert "Within one hospital" not in answers(report(learner(sites=tiny)))[GOOD]
     assert "Within one hospital" not in answers(report())[GOOD]
+
+
+def test_a_hospital_that_is_clearly_better_is_no_chance():
+    sites = (*(site(name, auc=0.70, auc_se=0.02) for name in NAMES[:3]), site("bern", auc=0.84, auc_se=0.02))
+    text = answers(report(learner(sites=sites)))[WRONG]
+    assert "No hospital stands out as worse. Better at bern: the right order in 84 of 100 pairs (" in text
+    assert "may be chance" not in text
+
+
+def test_few_records_that_are_all_ranked_wrong_do_not_make_a_hospital_worse():
+    sites = (site("basel", auc=0.0, auc_se=0.0, prevalence=0.3), *(site(name) for name in NAMES[1:]))
+    counts = {"private": 6, "source": 3, "held": 6, "positive": 0.3}
+    records = tuple(RecordCounts(curator=name, test=3 if name == "basel" else TEST, **counts) for name in NAMES)
+    assert "Worse at" not in answers(report(learner(sites=sites), records=records, repeats=1))[WRONG]
+    alike = tuple(site(name, auc=None, auc_se=None) for name in NAMES[1:])
+    text = answers(report(learner(sites=(site("basel"), *alike))))[WRONG]
+    assert "No hospital stands out. " in f"{text} "
 
 
 def test_missed_patients_are_counted_and_few_of_them_are_no_warning():
@@ -374,6 +393,7 @@ def test_missed_patients_are_counted_and_few_of_them_are_no_warning():
             "Predicted and observed risks agree, from 10 % to 70 %",
         ),  # off by more than chance, and yet slight
         ((0.05, 0.2, 0.7), "Risks of about 10 % are too high: of 100 such patients 5 have the outcome “died”."),
+        ((0.1, 0.2, 0.01), "Risks of about 70 % are too high: of 100 such patients 1 has the outcome “died”."),
         ((0.1, 0.21, 0.7), "Predicted and observed risks agree, from 10 % to 70 %, within the error of this test."),
     ],
 )
@@ -385,6 +405,30 @@ def test_risks_that_are_too_high_or_too_low_are_said(observed, phrase):
     assert text.count("Risks of about") + text.count("risks agree") == 1
 
 
+@pytest.mark.parametrize(
+    ("observed", "phrase"),
+    [
+        ((0.001, 0.001), "Risks of about 0.4 % are too high: 0.1 % of such patients have the outcome “died”."),
+        ((0.001, 0.004), "Predicted and observed risks agree, from 0.1 % to 0.4 %, within"),
+    ],
+)
+def test_risks_of_a_rare_outcome_are_said_in_parts_of_a_percent(observed, phrase):
+    curve = CalibrationCurve(
+        counts=(200_000,) * 2, predicted=(0.001, 0.004), observed=observed, observed_se=(0.0001,) * 2
+    )
+    many = tuple(
+        RecordCounts(curator=name, private=100_000, source=1, test=100_000, held=100_000, positive=0.002)
+        for name in NAMES
+    )
+    assert phrase in answers(report(learner(pooled=two_classes(calibration=curve)), records=many))[WRONG]
+
+
+def test_a_bin_without_the_outcome_is_not_exact_in_a_report_without_numbers_of_records():
+    curve = CalibrationCurve(counts=(10,) * 2, predicted=(0.03, 0.04), observed=(0.0, 0.0), observed_se=(0.0, 0.0))
+    text = answers(report(learner(pooled=two_classes(calibration=curve)), records=(), repeats=1))[WRONG]
+    assert "risks agree" in text
+
+
 def test_a_class_that_is_recognised_less_often_is_named_with_what_it_is_called():
     names = ("normal", "suspect", "pathologic")
     plain = {"auc": None, "auc_se": None, "auc_regression": None, "prevalence": None, "operating_points": ()}
@@ -394,6 +438,9 @@ def test_a_class_that_is_recognised_less_often_is_named_with_what_it_is_called()
         sites = tuple(site(name, value=0.9, **plain) for name in NAMES)
         return report(learner(pooled=score, sites=sites), classes=names, positive="", label="state")
 
+    # A class is named at a level that counts all classes: 1.96 standard errors are not enough.
+    chance = answers(classes((18_000, 1000, 1000), (0, 855, 145), (0, 100, 900)))[WRONG]
+    assert "No class is recognised clearly less often" in chance
     text = answers(classes((9500, 400, 100), (500, 450, 50), (10, 10, 980)))[WRONG]
     assert "Of 100 that are “suspect” it recognises 45 (" in text
     assert "; 50 are called “normal”." in text
@@ -402,6 +449,36 @@ def test_a_class_that_is_recognised_less_often_is_named_with_what_it_is_called()
     assert "No class is recognised clearly less often than the others." in even[WRONG]
     assert "how to tell “normal”, “suspect” and “pathologic” apart (column “state”)" in even[ASKED]
     assert even[GOOD].startswith("It is right for 90 of 100 patients (")
+
+
+def test_r2_far_below_zero_lies_in_its_interval():
+    sites = tuple(
+        SiteScore(curator=name, **msgspec.structs.asdict(number(-4.96 if name == "basel" else 0.4))) for name in NAMES
+    )
+    shown = report(learner(pooled=number(), sites=sites), measure="R²", positive="", classes=())
+    assert "Worse at basel: −496 % explained (−499 to −49" in answers(shown)[WRONG]
+    one = report(learner(pooled=number(-0.2, value_se=None)), measure="R²", positive="", classes=(), repeats=1)
+    assert headline(one) == "The model is not shown to be better than always answering the mean"
+
+
+def test_a_list_that_ties_make_shorter_than_a_tenth_is_not_called_one():
+    top = msgspec.structs.replace(two_classes().operating_points[1], flagged=0.03)
+    text = answers(report(learner(pooled=two_classes(operating_points=(top,)))))[GOOD]
+    assert "In the 3 % of patients with the highest risks, 68 of 100 (" in text
+
+
+def test_of_several_others_those_that_learned_nothing_are_not_scored():
+    silent = Score(value=None, value_se=None, constant=0.75, regression=None)
+    rivals = (learner("grace", pooled=silent), learner("alan", pooled=two_classes(auc=0.6)))
+    text = answers(report(learner(), *rivals))[GOOD]
+    assert "alan puts 60 of 100 pairs in the right order. grace learned nothing." in text
+
+
+def test_a_report_without_ledgers_and_without_a_model_has_five_answers():
+    nothing = Score(value=None, value_se=None, constant=0.75, regression=0.8)
+    assert (
+        answers(report(learner(pooled=nothing, sites=()), curators=()))[COST] == "What it cost is not in this report."
+    )
 
 
 # What one patient gave away.
@@ -446,6 +523,24 @@ def test_seeded_noise_secure_sums_and_methods_without_a_guarantee_are_said():
     text = answers(report(notes=(f"The policies of basel allow paper_ratio: {NO_GUARANTEE}.",)))[AWAY]
     assert text.startswith("That cannot be said")
     assert "% sure" not in text
+
+
+def test_a_small_epsilon_is_not_said_to_give_nothing():
+    spent = tuple(curator(name, ("ada", "0.001")) for name in NAMES)
+    text = answers(report(learner(epsilon_spent="0.001"), curators=spent))[AWAY]
+    assert "at most 50.02 % sure" in text or "at most 50.03 % sure" in text
+    assert "From 5 % they get to 5.00 % and 5.01 % at most" in text
+
+
+def test_what_a_model_says_of_everybody_alike_is_said_not_to_be_bounded():
+    """docs/odds.md, what is not in them: a model may make anybody sure of a patient who gave nothing."""
+    assert "Not counted is what the model says of everybody like that patient" in answers(report())[AWAY]
+    assert "Not counted is what the model says of everybody like that patient" in at_epsilons()[AWAY]
+
+
+@pytest.mark.parametrize(("unit", "plural"), [("study", "studies"), ("diagnosis", "diagnoses"), ("batch", "batches")])
+def test_units_have_their_plural(unit, plural):
+    assert f"among a hospital’s {plural}" in answers(report(curators=tuple(curator(n, unit=unit) for n in NAMES)))[AWAY]
 
 
 @pytest.mark.parametrize(
@@ -495,6 +590,12 @@ def test_ledgers_that_differ_are_said_apart_and_many_by_their_ends():
     text = answers(report(curators=few))[COST]
     assert "It cost basel, geneva and zurich a privacy loss of 1 of the 4" in text
     assert "It cost bern about 0.33 of 1: about 0.67 is left, too little for another such study." in text
+    caps = tuple(curator(name, cap=str(cap)) for cap, name in enumerate(NAMES, 4))
+    assert (
+        "It cost the hospitals 1 of what they may ever spend; 3 to 6 is left." in answers(report(curators=caps))[COST]
+    )
+    large = tuple(curator(name, ("ada", "1/3"), cap="1000") for name in NAMES)
+    assert "about 1,000 is left, enough for 999 more" in answers(report(curators=large))[COST]
     many = tuple(curator(name, ("ada", amount)) for name, amount in zip(NAMES, ("1", "2", "3", "4"), strict=True))
     text = answers(report(curators=many))[COST]
     assert "It cost the hospitals 1 to 4 of what they may ever spend; 0 to 3 is left." in text
