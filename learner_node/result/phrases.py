@@ -35,7 +35,7 @@ SECURE = (
     "This holds only while no more hospitals conspire with the learner than its plan assumes, and the cryptography is "
     "not broken."
 )
-OTHERS = "Not counted is what the model says of everybody like that patient, even of those who gave nothing."
+OTHERS = "Not counted: what the model says of any such patient."
 """What no privacy loss bounds (docs/odds.md, what is not in them)."""
 _PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:mrn|pid)$|^pat[_ .-]?(?:nr|no|id|num)$")
 """Names of columns that hold persons. Any other name, "id" or "exam_id", may stand for less than a person."""
@@ -162,7 +162,7 @@ def odds_words(spent: Fraction, noun: Noun, *, example: str = "", learners: str 
     twice = f"It covers one record: of a patient with two, {' and '.join(becomes)}."
     covers = noun.protected or ("It covers one record." if hardly else twice)
     yield f"This is what a privacy loss (epsilon) of {amount(spent)}{learners} means.{hardly} {covers}"
-    yield "The hospitals sent only numbers with random noise, never a record."
+    yield "The hospitals sent numbers with random noise, never a record."
 
 
 def rest_words(left: Fraction, claimed: Fraction) -> str:
