@@ -427,6 +427,7 @@ def positive_class(sites: Mapping[str, SiteRecords]) -> str:
 def _record_counts(site: SiteRecords) -> RecordCounts:
     classes = site.steward.schema.classes
     parts = (site.counted, site.source, site.test)
+    unit = site.steward.unit
     total = sum(part.height for part in parts)
     ones = 0
     if len(classes) == 2:
@@ -438,6 +439,7 @@ def _record_counts(site: SiteRecords) -> RecordCounts:
         source=site.source.height,
         test=site.test.height,
         positive=ones / total if len(classes) == 2 and total else None,
+        units=site.counted[unit].n_unique() if unit in site.counted.columns else site.counted.height,
     )
 
 

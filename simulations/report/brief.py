@@ -28,7 +28,17 @@ from simulations.report.flaws import flaws, within_hospitals
 from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import Estimate
 from simulations.report.model import CHANCE, RunReport, Score
-from simulations.report.view import MOST_NAMED, View, always, explained, noun_of, of_hundred, point_of, rate
+from simulations.report.view import (
+    MOST_NAMED,
+    View,
+    always,
+    explained,
+    noun_of,
+    of_hundred,
+    point_of,
+    private_units,
+    rate,
+)
 from simulations.report.words import NO_GUARANTEE, released
 
 _TOP = "highest 10 %"
@@ -95,8 +105,8 @@ def _of_label(report: RunReport) -> str:
 def _what(view: View) -> Iterator[str]:
     """What was asked, and of whom."""
     report, learner = view.report, view.learner
-    private = sum(site.private for site in report.records)
-    about = f", with {noun_of(report).counted(private)}," if private else ""
+    private = private_units(report)
+    about = f", with {private}," if private else ""
     who = count(len(view.hospitals), "hospital") if view.hospitals else "Nobody"
     purpose = learner.purpose.strip().rstrip(".")
     if purpose:

@@ -74,6 +74,7 @@ class RecordCounts(Checked, frozen=True, kw_only=True):
     test: int  # records for scores
     held: int  # records that its curator holds: those beyond the bound of a privacy unit are not counted
     positive: Share | None = None  # share of the positive class among all of them; None where there are not two classes
+    units: int | None = None  # privacy units that `private` belong to; None in runs of earlier versions
 
     @property
     def total(self) -> int:

@@ -123,9 +123,19 @@ def noun_of(report: RunReport) -> Noun:
 
 
 def scored_noun(report: RunReport) -> Noun:
-    """The noun of what a model is tried on: patients, or else records."""
+    """The noun of what a model is tried on: patients, if each is known to have one record, or else records."""
     noun = noun_of(report)
-    return noun if noun.person else RECORD
+    is_single = bool(report.records) and all(site.units == site.private for site in report.records)
+    return noun if noun.person and is_single else RECORD
+
+
+def private_units(report: RunReport) -> str:
+    """How many privacy units, or records where their units are not known, the answers are about; "" for none."""
+    units = [site.units for site in report.records if site.units is not None]
+    if len(units) == len(report.records):
+        return noun_of(report).counted(sum(units)) if sum(units) else ""
+    private = sum(site.private for site in report.records)
+    return RECORD.counted(private) if private else ""
 
 
 def of_hundred(estimate: Estimate, noun: str = "") -> str:

@@ -117,7 +117,7 @@ def curator(name, *spent, cap="4", unit="patient"):
 
 
 def report(*learners, **fields):
-    counts = {"private": 2000, "source": 1000, "test": TEST, "held": 2000, "positive": 0.25}
+    counts = {"private": 2000, "units": 2000, "source": 1000, "test": TEST, "held": 2000, "positive": 0.25}
     values = {
         "title": "support",
         "description": "Four hospitals.",
@@ -182,10 +182,21 @@ def test_a_report_of_an_earlier_version_says_what_it_can():
     old = report(learner(studies=()), records=(), classes=(), label="")
     text = answers(old)[ASKED]
     assert text.startswith("4 hospitals were asked how to recognise “died”, by ada, the learner, who builds the model.")
-    assert "Of two patients, one “died” and one not, it gives the one “died” the higher risk" in answers(old)[GOOD]
+    assert "Of two records, one “died” and one not, it gives the one “died” the higher risk" in answers(old)[GOOD]
     nothing = report(learner(sites=(), rounds_answered=()), records=(), classes=(), label="", curators=(), positive="")
     assert answers(nothing)[ASKED].startswith("Nobody was asked")
     assert len(run_brief(nothing).answers) == 5
+
+
+def test_patients_with_several_records_are_not_as_many_as_their_records():
+    counts = {"private": 2000, "source": 1000, "test": TEST, "held": 2000, "positive": 0.25}
+    several = report(records=tuple(RecordCounts(curator=name, units=500, **counts) for name in NAMES))
+    assert answers(several)[ASKED].startswith("4 hospitals, with 2,000 patients, were asked")
+    assert "tried on 4,000 other records of theirs" in answers(several)[ASKED]
+    assert "of 100 records (" in answers(several)[GOOD]
+    assert "that a particular patient is among" in answers(several)[AWAY]
+    unknown = report(records=tuple(RecordCounts(curator=name, **counts) for name in NAMES))
+    assert answers(unknown)[ASKED].startswith("4 hospitals, with 8,000 records, were asked")
 
 
 def test_several_learners_the_best_is_spoken_of_and_the_others_in_a_few_words():
@@ -417,7 +428,7 @@ def test_risks_of_a_rare_outcome_are_said_in_parts_of_a_percent(observed, phrase
         counts=(200_000,) * 2, predicted=(0.001, 0.004), observed=observed, observed_se=(0.0001,) * 2
     )
     many = tuple(
-        RecordCounts(curator=name, private=100_000, source=1, test=100_000, held=100_000, positive=0.002)
+        RecordCounts(curator=name, private=100_000, units=100_000, source=1, test=100_000, held=100_000, positive=0.002)
         for name in NAMES
     )
     assert phrase in answers(report(learner(pooled=two_classes(calibration=curve)), records=many))[WRONG]
