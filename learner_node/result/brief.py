@@ -16,10 +16,12 @@ from learner_node.result.phrases import (
     SECURE,
     Noun,
     amount,
+    ends,
     hundred,
     odds_words,
     outward,
     quoted,
+    risk_words,
     series,
     unit_noun,
 )
@@ -45,6 +47,12 @@ def _noun(facts: Object) -> Noun:
     return unit_noun(units.pop()) if len(units) == 1 else RECORD
 
 
+def _scored_noun(facts: Object) -> Noun:
+    """The noun of what answers count: the privacy unit where it has one record, or else records."""
+    is_single = all(card["records"] == 1 for card in facts["cards"].values())
+    return _noun(facts) if is_single else RECORD
+
+
 def _what(facts: Object) -> Iterator[str]:
     curators = count(len(facts["cost"]["curators"]), "hospital")
     purpose = facts["purpose"].strip().rstrip(".")
@@ -61,7 +69,7 @@ def _what(facts: Object) -> Iterator[str]:
     else:
         yield "All of them took part."
     records = facts["private_records"]
-    yield f"They answered for about {records:,} {_noun(facts).of(records)}, as far as the noise tells."
+    yield f"They answered for about {_scored_noun(facts).counted(records)}, as far as the noise tells."
     if facts["shares"]:
         common = (
             f"{hundred(value)} of 100 ({outward(low, high)}) have the outcome {quoted(name)}"
@@ -77,7 +85,7 @@ def _interval(triple: Sequence[float], noun: str = "") -> str:
 
 def _worth(facts: Object) -> Iterator[str]:
     expected, errors, validation = facts["expected"], facts["expected_errors"], facts["validation"]
-    noun = _noun(facts) if _noun(facts).person else RECORD
+    noun = _scored_noun(facts) if _noun(facts).person else RECORD
     pairs = f"Of two {noun.plural}, one {quoted(facts['positive'] or '')} and one not"
     if validation is not None:
         yield (
@@ -128,19 +136,28 @@ def _listed(validation: Object, positive: str, noun: Noun) -> Iterator[str]:
 def _wrong(facts: Object) -> Iterator[str]:
     expected, validation = facts["expected"], facts["validation"]
     recalls = facts["expected_recalls"] or {}
-    limit = expected["low"] if expected is not None else 0.5
+    limit = _mean_recall(recalls, facts["shares"]) if expected is None else expected["low"]
     poor = sorted((recall, name) for name, recall in recalls.items() if recall[2] < limit)
     for recall, name in poor[:_NAMED]:
         yield f"It recognises {_interval(recall)} that are {quoted(name)}: clearly fewer than of the others."
     if recalls and not poor:
         yield "No class is shown to be recognised less often than the others."
     if validation is not None:
-        yield from _risks(validation, facts["positive"] or "", _noun(facts))
+        yield from _risks(validation, facts["positive"] or "", _scored_noun(facts))
     if not recalls and validation is None:
         yield "That is not known: only a check by the hospitals would tell where its risks are too high or too low."
     if facts["left_out"]:
         yield f"It has learnt nothing from {series(list(facts['left_out']))}, whose patients may differ."
     yield from _hospitals(facts)
+
+
+def _mean_recall(recalls: Mapping[str, Sequence[float]], shares: Mapping[str, Sequence[float]]) -> float:
+    """The mean recall of records: of classes, weighted by their shares where these are known."""
+    weights = {name: shares[name][0] if name in shares else 0.0 for name in recalls}
+    total = sum(weights.values())
+    if not total:
+        return sum(recall[0] for recall in recalls.values()) / max(len(recalls), 1)
+    return sum(recalls[name][0] * weight for name, weight in weights.items()) / total
 
 
 def _hospitals(facts: Object) -> Iterator[str]:
@@ -169,10 +186,7 @@ def _risks(validation: Object, positive: str, noun: Noun) -> Iterator[str]:
             wrong.append((abs(row["predicted"] - value), row["predicted"], value))
     people = (noun if noun.person else RECORD).plural
     for _, predicted, value in sorted(wrong, reverse=True)[:1]:
-        yield (
-            f"Risks of about {hundred(predicted)} % are too {'high' if predicted > value else 'low'}: of 100 such "
-            f"{people} {hundred(value)} have the outcome {quoted(positive)}."
-        )
+        yield risk_words(predicted, value, people, positive)
     if not wrong and validation["calibration"]:
         yield "Its risks agree with what the hospitals found, as far as can be told."
 
@@ -204,7 +218,7 @@ def _cost(facts: Object) -> Iterator[str]:
         groups.setdefault((curator["spent"], cap), []).append(name)
     if len(groups) > _NAMED:
         spends = sorted(Fraction(spent) for spent, _ in groups)
-        yield f"It cost the hospitals a privacy loss of {amount(spends[0])} to {amount(spends[-1])}; see below."
+        yield f"It cost the hospitals a privacy loss of {ends(amount(spends[0]), amount(spends[-1]))}; see below."
         return
     for (spent, cap), names in groups.items():
         where = "each hospital" if len(groups) == 1 else series(names)

@@ -116,6 +116,18 @@ def ends(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def risk_words(predicted: float, observed: float, people: str, outcome: str) -> str:
+    """A risk that is too high or too low, in parts of a percent where whole ones do not tell the two apart."""
+    risk, share = hundred(predicted), hundred(observed)
+    if risk == share:
+        risk, share = (plain_number(100 * value, 2) for value in (predicted, observed))
+        many = f"{share} % of such {people} have"
+    else:
+        many = f"of 100 such {people} {share} {'has' if share == '1' else 'have'}"
+    side = "high" if predicted > observed else "low"
+    return f"Risks of about {risk} % are too {side}: {many} the outcome {quoted(outcome)}."
+
+
 def amount(value: Fraction) -> str:
     """An amount of epsilon in decimals."""
     if 1000 % value.denominator == 0:

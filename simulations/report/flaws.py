@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from expril.report.numbers import plain_number
-from learner_node.result.phrases import ends, hundred, outward, quoted
+from learner_node.result.phrases import ends, hundred, outward, quoted, risk_words
 from learner_node.scores.values import CalibrationCurve, wilson
 from simulations.report.intervals import Estimate, share_error, student, with_common_scale
 from simulations.report.model import CHANCE, SiteScore
@@ -215,16 +215,10 @@ def _miscalibrated(view: View) -> Iterator[str]:
         ]
         if clear:
             biased[name] = max(clear, key=lambda gap: abs(gap.value))
-    for name, gap in biased.items():
+    for gap in biased.values():
         predicted = curve.predicted[gaps.index(gap)]
         observed = max(predicted - gap.value, 0.0)
-        if hundred(predicted) == hundred(observed):
-            risk, share = (plain_number(100 * value, 2) for value in (predicted, observed))
-            many = f"{share} % of such {view.noun.plural} have"
-        else:
-            risk, share = hundred(predicted), hundred(observed)
-            many = f"of 100 such {view.noun.plural} {share} {'has' if share == '1' else 'have'}"
-        yield f"Risks of about {risk} % are too {name}: {many} the outcome {quoted(report.positive)}."
+        yield risk_words(predicted, observed, view.noun.plural, report.positive)
     if not biased:
         low, high = curve.predicted[0], curve.predicted[-1]
         texts = [f"{hundred(risk)} %" for risk in (low, high)]

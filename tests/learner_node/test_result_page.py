@@ -174,6 +174,9 @@ def test_the_pairs_are_validated_or_expected_or_not_shown_to_be_better_than_chan
 def test_risks_that_the_validation_shows_to_be_wrong_are_said(observed, phrase):
     row = {"predicted": 0.7, "observed": observed, "records": [9.0, 8.0, 10.0]}
     assert phrase in answers(validation=VALIDATION | {"calibration": [row]}, cards={})[2]
+    rare = row | {"predicted": 0.004, "observed": [0.001, 0.0005, 0.0015]}
+    text = answers(validation=VALIDATION | {"calibration": [rare]}, cards={})[2]
+    assert "Risks of about 0.4 % are too high: 0.1 % of such records have the outcome “died”." in text
 
 
 def test_classes_that_are_recognised_clearly_less_often_are_said():
@@ -182,6 +185,24 @@ def test_classes_that_are_recognised_clearly_less_often_are_said():
     assert poor[2].startswith("It recognises 40 of 100 (30 to 50) that are “a”: clearly fewer than of the others.")
     even = answers(expected=expected, validation=None, expected_recalls={"a": [0.85, 0.8, 0.9]})
     assert even[2].startswith("No class is shown to be recognised less often than the others.")
+
+
+def test_of_many_classes_that_are_all_recognised_seldom_none_is_said_to_be_so_less_than_others():
+    recalls = {f"class {n}": [0.3, 0.2, 0.4] for n in range(10)}
+    shares = {name: [0.1, 0.05, 0.15] for name in recalls}
+    many = told(expected=None, validation=None, positive=None, expected_recalls=recalls, shares=shares)
+    assert "clearly fewer" not in page_of(many)
+    assert "No class is shown to be recognised less often" in page_of(many)
+    worst = recalls | {"class 3": [0.1, 0.05, 0.15]}
+    assert page_of(many | {"expected_recalls": worst}).count("clearly fewer than of the others") == 1
+    assert page_of(many | {"expected_recalls": worst, "shares": {}}).count("clearly fewer than of the others") == 1
+
+
+def test_patients_with_several_records_are_not_as_many_as_their_records():
+    card = {"unit": "patient", "records": 5, "cap": "4"}
+    page = page_of(told(cards={HOSTILE: card}))
+    assert "They answered for about 206 records" in page
+    assert "They answered for about 206 patients" in page_of(told(cards={HOSTILE: card | {"records": 1}}))
 
 
 def test_a_hospital_where_the_validation_finds_less_is_named():
