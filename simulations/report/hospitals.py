@@ -26,7 +26,7 @@ _LOWEST = -0.5
 _ROOMY = 6
 _MARKS: dict[JoiningVerdict, Cell] = {
     "pays": Cell("pays", tone="good"),
-    "does not pay": Cell("better alone", tone="bad"),
+    "does not pay": Cell("worse", tone="bad"),
     "not shown": Cell("undecided"),
     "no answer": Cell("–"),
 }
