@@ -29,6 +29,8 @@ _NUMBER = re.compile(
 )
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 """What a spreadsheet takes for the beginning of a formula."""
+_FURTHER_FORMULA = re.compile(f"(;\\s*)(?=[{re.escape(''.join(_FORMULA))}])")
+"""Likewise within a text, where the separator of columns is a semicolon, as in many countries."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def as_csv(table: Table[Any]) -> str:
 
     A byte order mark tells a spreadsheet that it is UTF-8. Titles of groups are a first column. A cell's second line
     follows the first after a dash. Numbers are written as programs read them, without separators of thousands; a
-    text that a spreadsheet would take for a formula begins with an apostrophe.
+    text that a spreadsheet would take for a formula begins with an apostrophe, also after a semicolon.
     """
     columns = [column for column in table.filled if not column.drawn]
     grouped = any(group.title for group in table.groups)
@@ -165,6 +167,7 @@ def _field(text: str) -> str:
     line = " ".join(text.split())
     if _NUMBER.fullmatch(line):
         return line.replace(",", "").replace("−", "-")
+    line = _FURTHER_FORMULA.sub(r"\1'", line)
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 

@@ -12,13 +12,17 @@ from typing import NamedTuple, Protocol
 
 from expril.report.chart import Axis, Figure, Key, Place, Series, Stage, Strip, Tick, line_chart, make_axis, tight_axis
 from expril.report.document import Block, Charts, Grid, Heading, Text
-from expril.report.numbers import count, signed
+from expril.report.numbers import count, plain_number, signed
 from expril.report.table import Column, Table
 
 MOST = 12
 """Most attributes that are drawn, the strongest first; the others are only named."""
 _STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 _LEAST_SPAN = 0.2
+_PLAIN = (0.01, 1000.0)
+"""Odds that are written with two decimals."""
+_MOST_EXPONENT = 700.0
+"""Exponent whose power of e is a finite number."""
 _HEIGHT = 190
 _LEFT, _RIGHT, _RIGHT_OF_MISSING, _MISSING = 11.0, 97.0, 82.0, 93.0
 """In percent of the width: ends of the axis of a number, its end beside missing values, and the place of these."""
@@ -119,7 +123,9 @@ def _drawing(shape: Shape, key: Key, axis: Axis) -> Iterator[Block]:
 def bin_in_words(bin_: Bin) -> str:
     """A bin's contribution in words."""
     odds = f"{signed(bin_.log_odds, 2)} ({signed(bin_.lower, 2)} to {signed(bin_.upper, 2)})"
-    return f"log-odds {odds}, odds times {math.exp(bin_.log_odds):.2f}"
+    factor = math.exp(max(-_MOST_EXPONENT, min(bin_.log_odds, _MOST_EXPONENT)))
+    times = f"{factor:.2f}" if _PLAIN[0] <= factor <= _PLAIN[1] else plain_number(factor, 2)
+    return f"log-odds {odds}, odds times {times}"
 
 
 def share_in_words(share: float) -> str:

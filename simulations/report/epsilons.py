@@ -34,7 +34,7 @@ from simulations.report.words import WORDS, fold_notes, ranks, spent_parts
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _STARTS = (
     "At ", "For ", "It ", "Joining ", "No ", "Nothing ",
-    "Of ", "One ", "The ", "There ", "Whether ", "Worse ",
+    "Of ", "One ", "Only ", "The ", "There ", "What ", "Whether ", "Worse ",
 )  # fmt: skip
 _BOTH: frozenset[Medium] = frozenset({"page", "terminal"})
 

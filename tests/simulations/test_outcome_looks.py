@@ -14,7 +14,7 @@ from expril.report.chart import Key, make_axis
 from expril.report.document import Charts, Document, tables
 from expril.report.page import as_page
 from learner_node.models.label_model.additive import ShapeBin
-from learner_node.result.shapes import Shape, shape_blocks, shape_figure
+from learner_node.result.shapes import NamedBin, Shape, bin_in_words, shape_blocks, shape_figure
 from learner_node.scores.values import wilson
 from page_outline import Outline
 from simulations.references import Answers
@@ -317,6 +317,9 @@ def test_steps_are_as_wide_as_their_bins_and_missing_stands_apart():
     assert missing.bars[0][1:] == (figure.stage.y(-0.4), figure.stage.y(0.8))
     assert figure.ticks[-1].label == "missing"
     assert figure.across == "mg/dl"
+    words = [bin_in_words(NamedBin("", None, None, 0.5, value, value, value)) for value in (-6.0, 800.0)]
+    assert words[0].endswith("odds times 0.0025")
+    assert words[1].endswith("×10³⁰⁴")
     assert "1.0 to 3.0: log-odds 0.00 (−0.10 to +0.10), odds times 1.00, 30 % of the records" in figure.text
 
 
