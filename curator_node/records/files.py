@@ -112,7 +112,8 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _unknown(path: Path) -> ConfigurationError:
     return ConfigurationError(
-        f"{path}: records are read from .csv or .parquet files, or by a .toml file from a database"
+        f"{path}: records are read from .csv or .parquet files, or by a .toml file from a database; of a workbook save "
+        'the sheet as "CSV UTF-8"'
     )
 
 

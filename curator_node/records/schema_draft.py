@@ -166,7 +166,8 @@ def _entry(name: str, place: int, book: Dictionary | None) -> Entry:
 def _role(entries: Iterable[Entry], role: str, name: str | None, records: Path) -> str | None:
     """The column of that role, named by the caller or by the dictionary."""
     if name is None:
-        named = [entry.name for entry in entries if entry.role == role and not entry.left_out]
+        # What names patients is an identifier, so no attribute, and yet the unit.
+        named = [entry.name for entry in entries if entry.role == role and (role == "unit" or not entry.left_out)]
         return named[0] if len(named) == 1 else None
     names = [entry.name for entry in entries]
     if name not in names:
@@ -268,7 +269,8 @@ def _of_label(entry: Entry | None) -> tuple[str, str]:
     """What is to be written about the label, and what to look at; both in words, or empty."""
     if entry is None:
         return (
-            "the label is not named: write label and its classes or label_bounds, and take it from the attributes",
+            "the label is not named: draft anew with --label, or write label and its classes or label_bounds, and take it "
+            "from the attributes",
             "",
         )
     if not entry.kind:

@@ -281,6 +281,20 @@ def test_roles_and_identifiers_of_a_plain_dictionary(tmp_path):
     assert "missing" not in file["attributes"][0], "yes only says that there are some"
 
 
+@pytest.mark.parametrize(("kind", "phi"), [("integer", "yes"), ("identifier", "no"), ("identifier", "yes")])
+def test_who_is_the_subject_is_the_unit_though_an_identifier(tmp_path, kind, phi):
+    start = "name,role,type,phi\nage,feature,integer,no\n"
+    book = write(tmp_path, f"{start}person,subject,{kind},{phi}\n")
+    draft = draft_schema(records(tmp_path, ["person", "age", "other"]), book)
+    assert tomllib.loads(draft.text)["unit"] == "person"
+    assert draft.attributes == ("age",)
+    assert set(draft.left_out) == {"other"}
+    both = write(tmp_path, f"{start}person,subject,{kind},{phi}\nother,subject,{kind},{phi}\n")
+    draft = draft_schema(records(tmp_path, ["person", "age", "other"]), both)
+    assert "unit" not in tomllib.loads(draft.text)
+    assert draft.attributes == ("age",), "of two that are named neither is chosen, and neither is published"
+
+
 def test_numbers_with_listed_values_are_codes_where_they_are_explained(tmp_path):
     text = (
         "name,type,values,min,max\n"
