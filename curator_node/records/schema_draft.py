@@ -269,8 +269,7 @@ def _of_label(entry: Entry | None) -> tuple[str, str]:
     """What is to be written about the label, and what to look at; both in words, or empty."""
     if entry is None:
         return (
-            "the label is not named: draft anew with --label, or write label and its classes or label_bounds, and take it "
-            "from the attributes",
+            "the label is not named: use --label, or write it with classes or label_bounds, and drop its attribute",
             "",
         )
     if not entry.kind:

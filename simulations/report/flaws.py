@@ -18,8 +18,11 @@ from simulations.report.view import MOST_NAMED, View, always, explained, of_hund
 _ALIKE = "No hospital stands out"
 _HALF = "above 0.5"
 _FEW_MISSED = 0.1
-_SLIGHT, _FACTOR = 0.02, 1.5
-"""A risk is called wrong if it is off by this much, or by this factor, besides being so by more than chance."""
+_SLIGHT, _FACTOR, _LARGE = 0.02, 1.5, 0.1
+"""A risk is called wrong if it is off by the first, or by this factor, besides being so by more than chance.
+
+One that is off by the last is never said to agree, though it may be chance.
+"""
 _BETWEEN = 0.03
 """Excess of the AUC over all hospitals, above the mean of theirs, from which it is explained."""
 
@@ -219,7 +222,15 @@ def _miscalibrated(view: View) -> Iterator[str]:
         predicted = curve.predicted[gaps.index(gap)]
         observed = max(predicted - gap.value, 0.0)
         yield risk_words(predicted, observed, view.noun.plural, report.positive)
-    if not biased:
+    widest = max(gaps, key=lambda gap: abs(gap.value))
+    if not biased and abs(widest.value) >= _LARGE:
+        predicted = curve.predicted[gaps.index(widest)]
+        yield (
+            f"Whether risks are right, so small a test cannot tell: of 100 {view.noun.plural} with a risk of about "
+            f"{hundred(predicted)} %, {hundred(predicted - widest.value)} had the outcome {quoted(report.positive)}, "
+            "which may be chance."
+        )
+    elif not biased:
         low, high = curve.predicted[0], curve.predicted[-1]
         texts = [f"{hundred(risk)} %" for risk in (low, high)]
         if texts[0] == texts[1] and low < high:

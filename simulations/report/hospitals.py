@@ -182,7 +182,7 @@ def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
                 None if site.constant is None else 100 * site.constant.value,
                 site.verdict,
                 0.0 if site.gain is None else site.gain.value,
-                "" if site.gain is None else f"{signed(100 * site.gain.low, 0)} to {signed(100 * site.gain.high, 0)}",
+                "" if site.gain is None else _change(site.gain),
                 f"{site.records:,} tested",
             )
             for site in learner.joining
@@ -197,6 +197,15 @@ def _bars(report: RunReport, learner: LearnerReport) -> list[Bar]:
                 model = (100 * score.value, 100 * low, 100 * high)
                 bars.append(Bar(site.curator, model, None, 100 * constant, "no answer", score.value - constant))
     return bars if len(bars) <= MOST else sorted(bars, key=lambda bar: bar.gain)
+
+
+def _change(gain: ScoreInterval) -> str:
+    """The interval of a gain of 100; with decimals where else an end that is not 0 beside a verdict would look so."""
+    low, high = 100 * gain.low, 100 * gain.high
+    digits = next(
+        digits for digits in range(4) if low <= 0 <= high or digits == 3 or min(abs(low), abs(high)) >= 0.5 / 10**digits
+    )
+    return f"{signed(low, digits)} to {signed(high, digits)}"
 
 
 def _hundredfold(score: ScoreInterval | None) -> tuple[float, float, float] | None:

@@ -191,6 +191,11 @@ def test_a_check_names_all_that_is_open(here):
     assert f"19 attributes need bounds ({', '.join(BOUNDS)})" in finding["text"]
 
 
+def test_a_check_of_a_schema_alone_asks_for_the_folder(here):
+    run("schema", "draft", "support2.csv")
+    assert "name the site's folder" in run("curator", "check", "schema.toml", code=2).output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dictionary", ["dictionary.csv", "redcap.csv"])
 def test_a_drafted_schema_with_bounds_runs_a_simulation(here, patients, dictionary):

@@ -24,7 +24,7 @@ from simulations.report.brief import headline, run_brief
 from simulations.report.budget import BudgetPoint, CuratorReport, StudyReport
 from simulations.report.document import run_document
 from simulations.report.epsilons import EpsilonRun, epsilon_document
-from simulations.report.hospitals import MOST
+from simulations.report.hospitals import MOST, _change
 from simulations.report.intervals import Estimate, Sample, difference_error, student, with_common_scale
 from simulations.report.model import (
     Confusion,
@@ -438,6 +438,33 @@ def test_a_bin_without_the_outcome_is_not_exact_in_a_report_without_numbers_of_r
     curve = CalibrationCurve(counts=(10,) * 2, predicted=(0.03, 0.04), observed=(0.0, 0.0), observed_se=(0.0, 0.0))
     text = answers(report(learner(pooled=two_classes(calibration=curve)), records=(), repeats=1))[WRONG]
     assert "risks agree" in text
+
+
+def test_risks_that_are_far_off_in_a_small_test_are_not_said_to_agree():
+    curve = CalibrationCurve(
+        predicted=(0.28, 0.33, 0.47),
+        observed=(0.02, 0.27, 0.75),
+        counts=(45,) * 3,
+        observed_se=(0.12, 0.17, 0.17),
+    )
+    text = answers(report(learner(pooled=two_classes(calibration=curve))))[WRONG]
+    assert "of 100 patients with a risk of about 47 %, 75 had the outcome “died”, which may be chance." in text
+    assert "agree" not in text
+    assert "Risks of about" not in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-0.075, -0.004, "−7.5 to −0.4"),
+        (0.0004, 0.05, "+0.04 to +5.00"),
+        (-0.14, -0.006, "−14 to −1"),
+        (-0.2, 0.004, "−20 to 0"),
+        (0.0, 0.05, "0 to +5"),
+    ],
+)
+def test_an_end_beside_a_verdict_looks_like_0_only_where_the_interval_holds_0(low, high, words):
+    assert _change(ScoreInterval(value=(low + high) / 2, low=low, high=high)) == words
 
 
 def test_a_class_that_is_recognised_less_often_is_named_with_what_it_is_called():

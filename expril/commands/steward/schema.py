@@ -78,7 +78,7 @@ def _show(draft: "Draft", out: Path) -> None:
     if draft.finished:
         sys.stdout.write("nothing is open; read it through, as all but comments is published\n")
     else:
-        sys.stdout.write('replace each "?" in it; expril curator check FOLDER and expril simulate name those that are left\n')
+        sys.stdout.write('replace each "?" in it; expril curator check FOLDER names those left in a site\'s folder\n')
     for note in filter(None, (draft.label_note, draft.unit_note)):
         say("look", note)
     reasons = {name: reason for name, reason in draft.left_out.items() if name not in draft.undocumented}

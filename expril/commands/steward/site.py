@@ -83,6 +83,12 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
         from curator_node.daemon.settings import inside
         from curator_node.steward.check import check_site
 
+        if folder.is_file():
+            from protocol.errors import ConfigurationError
+
+            raise ConfigurationError(
+                f"{folder} is a file; name the site's folder, which holds schema.toml and the rest"
+            )
         check = check_site(folder, lambda settings: why_unreachable(settings.superlink, inside(folder, settings.ca)))
         if json_:
             standing = None if check.standing is None else msgspec.to_builtins(check.standing)
