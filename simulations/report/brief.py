@@ -27,7 +27,7 @@ from simulations.report.budget import exact
 from simulations.report.flaws import flaws, within_hospitals
 from simulations.report.hospitals import hospital_figure, joining_title, joining_words
 from simulations.report.intervals import Estimate
-from simulations.report.model import CHANCE, RunReport, Score
+from simulations.report.model import CHANCE, RunReport
 from simulations.report.view import (
     MOST_NAMED,
     View,
@@ -254,15 +254,16 @@ def _explained(view: View) -> Iterator[str]:
     else:
         yield "It is no better than always answering the mean."
     if pooled.absolute is not None:
-        yield _off_by(report, pooled, pooled.absolute)
+        yield _off_by(view, pooled.absolute)
     if pooled.regression is not None:
         yield _unprotected(f"{hundred(pooled.regression)} %")
 
 
-def _off_by(report: RunReport, pooled: Score, absolute: float) -> str:
+def _off_by(view: View, absolute: float) -> str:
     """The mean absolute error, beside that of the mean."""
+    report, pooled = view.report, view.pooled
     units = f" {report.units}" if report.units else ""
-    error = Estimate(absolute, pooled.absolute_se, None, report.repeats - 1 if report.repeats > 1 else math.inf)
+    error = Estimate(absolute, pooled.absolute_se, None, view.repeats - 1 if view.repeats > 1 else math.inf)
     limits = error.ends(0.0, math.inf) if error.se else None
     between = "" if limits is None else f" ({plain_number(limits[0])} to {plain_number(limits[1])})"
     constant = pooled.absolute_constant

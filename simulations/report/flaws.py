@@ -124,10 +124,10 @@ def _comparable(view: View, site: SiteScore) -> Estimate | None:
 def _scaled(view: View, scores: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """The scores of hospitals; over repeats, with errors that all of them tell together."""
     samples = {name: view.sample(name) for name in scores}
-    if not scores or view.report.repeats == 1 or any(estimate.repeats_se is None for estimate in scores.values()):
+    if not scores or view.repeats == 1 or any(estimate.repeats_se is None for estimate in scores.values()):
         return dict(scores)
     units = {name: 1 / math.sqrt(sample.test if sample else 1) for name, sample in samples.items()}
-    return with_common_scale(scores, units, view.report.repeats)
+    return with_common_scale(scores, units, view.repeats)
 
 
 def _preposition(view: View) -> str:
@@ -248,7 +248,7 @@ def _matters(gap: Estimate, predicted: float) -> bool:
 
 def _gaps(view: View, curve: CalibrationCurve) -> list[Estimate]:
     """Predicted less observed share of class 1, for each bin."""
-    total, repeats = sum(curve.counts), view.report.repeats
+    total, repeats = sum(curve.counts), view.repeats
     sample = view.sample()
     gaps: dict[str, Estimate] = {}
     units: dict[str, float] = {}

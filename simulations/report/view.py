@@ -60,6 +60,11 @@ class View:
         return self.pooled.value is not None
 
     @property
+    def repeats(self) -> int:
+        """How many repeats the learner's scores are means over: those that brought a model."""
+        return max(1, self.report.repeats - self.learner.failed)
+
+    @property
     def negative(self) -> str:
         """The class that is not the positive one; "" if it is not known, or there are not two."""
         others = [name for name in self.report.classes if name != self.report.positive]
@@ -69,7 +74,7 @@ class View:
         """How the test records of a hospital (or of all) were drawn; None if it is not known."""
         sites = [site for site in self.report.records if curator in ("", site.curator)]
         test = sum(site.test for site in sites)
-        return Sample(test, sum(site.total for site in sites), self.report.repeats) if test else None
+        return Sample(test, sum(site.total for site in sites), self.repeats) if test else None
 
     def estimate(
         self, value: float, error: float | None, of_test: Callable[[int], float], curator: str = ""
@@ -79,7 +84,7 @@ class View:
         `error` is the report's, which for one repeat is by its records alone. `of_test` is the standard error by so
         many test records, and may be infinite if it is not known.
         """
-        sample, repeats = self.sample(curator), self.report.repeats
+        sample, repeats = self.sample(curator), self.repeats
         by_records = None if sample is None else of_test(sample.test)
         if sample is None or by_records is None or math.isinf(by_records):
             return Estimate(value, error, None, math.inf if repeats == 1 else repeats - 1)

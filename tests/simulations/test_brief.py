@@ -374,6 +374,15 @@ def test_a_hospital_that_is_clearly_better_is_no_chance():
     assert "may be chance" not in text
 
 
+def test_repeats_that_failed_tell_nothing_of_the_errors():
+    def judged_by(repeats, failed):
+        studies = (StudyReport("model", "1", "1", failed),)
+        return answers(report(learner(studies=studies), repeats=repeats))[GOOD]
+
+    assert judged_by(4, 2) == judged_by(2, 0) != judged_by(4, 0)
+    assert judged_by(3, 2) == judged_by(1, 0)
+
+
 def test_few_records_that_are_all_ranked_wrong_do_not_make_a_hospital_worse():
     sites = (site("basel", auc=0.0, auc_se=0.0, prevalence=0.3), *(site(name) for name in NAMES[1:]))
     counts = {"private": 6, "source": 3, "held": 6, "positive": 0.3}
