@@ -8,7 +8,7 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -867,6 +867,106 @@ def test_names_in_a_sentence():
     assert series(["a", "b"]) == "a and b"
     assert series(["a", "b", "c"]) == "a, b and c"
     assert series([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+
+
+SHARES = st.one_of(st.sampled_from([0.0, 0.001, 0.5, 0.999, 1.0]), st.floats(0, 1))
+ERRORS = st.none() | st.floats(0.001, 0.2)
+EPSILONS = st.sampled_from(["0", "1/1000", "1/3", "1", "7/9", "100"])
+NUMBERS = st.floats(-1e4, 1) | SHARES
+
+
+@st.composite
+def any_score(draw, kind, share):
+    """A score of two classes, or of a number."""
+    value = draw(st.none() | (NUMBERS if kind == "number" else SHARES))
+    fields = {
+        "value": value,
+        "value_se": draw(ERRORS),
+        "constant": draw(SHARES),
+        "regression": draw(st.none() | SHARES),
+    }
+    fields |= {"auc": None, "auc_se": None, "auc_regression": None, "prevalence": None, "operating_points": ()}
+    if kind == "number":
+        return fields | {"constant": 0.0, "absolute": draw(st.none() | st.floats(0, 1e6)), "absolute_se": draw(ERRORS)}
+    if value is not None and draw(st.booleans()):
+        fields |= {"auc": draw(SHARES), "auc_se": draw(ERRORS), "prevalence": share, "auc_regression": draw(SHARES)}
+    return fields
+
+
+@st.composite
+def any_report(draw):
+    """A report of any kind: what is absent in one of them is absent at random."""
+    kind = draw(st.sampled_from(["classes", "number"]))
+    repeats, share = draw(st.sampled_from([1, 2, 10])), draw(SHARES)
+    names = [f"ward-{n}" for n in range(draw(st.sampled_from([1, 2, 4, 13])))]
+    learners, spent = [], draw(EPSILONS)
+    for number in range(draw(st.integers(1, 3))):
+        pooled = draw(any_score(kind, share))
+        if pooled["auc"] is not None:
+            rates = {name: draw(st.none() | SHARES) for name in ("sensitivity", "specificity", "ppv", "npv")}
+            points = [
+                ThresholdScore(rule=rule, threshold=0.5, flagged=draw(SHARES), **rates)
+                for rule in ("above 0.5", "highest 10 %")
+            ]
+            predicted = tuple(sorted(draw(st.lists(SHARES, min_size=1, max_size=10))))
+            observed = [draw(SHARES) for _ in predicted]
+            errors = tuple(draw(ERRORS) for _ in predicted)
+            counts = (draw(st.integers(1, 500)),) * len(predicted)
+            curve = CalibrationCurve(counts=counts, predicted=predicted, observed=tuple(observed), observed_se=errors)
+            pooled |= {"operating_points": tuple(points), "calibration": curve}
+        sites = tuple(SiteScore(curator=name, **draw(any_score(kind, share))) for name in names)
+        outcomes = [SiteAnswers(name, (draw(st.sampled_from(["release", "late", "left out"])),)) for name in names]
+        changes = draw(st.lists(st.none() | st.floats(-0.3, 0.3), min_size=len(names), max_size=len(names)))
+        account = learner(
+            f"learner-{number}",
+            pooled=Score(**pooled),
+            sites=sites,
+            rounds_answered=tuple(outcomes),
+            epsilon_spent=spent,
+            pooling=draw(st.sampled_from(["sum", "site", "secure"])),
+            studies=(StudyReport("model", "1", "1", draw(st.integers(0, repeats))),) * draw(st.integers(0, 1)),
+            joining=tuple(map(joining, names, changes)) if draw(st.booleans()) else (),
+        )
+        learners.append(account)
+    unit = draw(st.sampled_from(["record", "patient", "study", "exam_id"]))
+    ledgers = [
+        curator(name, *((account.learner, draw(EPSILONS)) for account in learners), cap=draw(EPSILONS), unit=unit)
+        for name in names
+    ]
+    counts = {"source": 5, "held": 2000, "positive": share}
+    records = [
+        RecordCounts(curator=n, private=2000, units=draw(st.sampled_from([None, 1, 2000])), test=test, **counts)
+        for n, test in zip(names, draw(st.lists(st.integers(0, 900), min_size=13, max_size=13)), strict=False)
+    ]
+    return report(
+        *learners,
+        repeats=repeats,
+        measure="R²" if kind == "number" else "accuracy",
+        positive="" if kind == "number" else "died",
+        classes=("survived", "died") if kind == "classes" and draw(st.booleans()) else (),
+        curators=tuple(ledgers) * draw(st.integers(0, 1)),
+        records=tuple(records) * draw(st.integers(0, 1)),
+    )
+
+
+UNSAYABLE = re.compile(
+    r"\bnan\b|\bNone\b(?! of them)|infinite|–|  |“”| [.,;:)]|\.\.|;\.|[0-9]e[+-]"
+    r"|(?<![\d.,])1 (?:hospitals|records|patients|cases|studies|learners)\b"
+    r"|(?<![\d.,−])(\d+) to \1(?=[; ](?:is|of what))"
+)
+WITH_ENDS = re.compile(r"(−?[\d.]+)(?: of 100[a-z ]*| %(?: explained)?) \((−?[\d.]+) to (−?[\d.]+)")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(any_report())
+def test_of_any_report_every_sentence_can_be_said_and_every_number_lies_in_its_interval(shown):
+    sentences = [headline(shown), *answers(shown)]
+    assert all(sentences)
+    for sentence in sentences:
+        assert UNSAYABLE.search(sentence) is None, sentence
+        for numbers in WITH_ENDS.findall(sentence):
+            value, low, high = (float(number.replace("−", "-")) for number in numbers)
+            assert low <= value <= high, sentence
 
 
 PAPERS = {"A4": (8.27, 11.69), "letter": (8.5, 11.0)}
