@@ -887,7 +887,11 @@ def any_score(draw, kind, share):
     }
     fields |= {"auc": None, "auc_se": None, "auc_regression": None, "prevalence": None, "operating_points": ()}
     if kind == "number":
-        return fields | {"constant": 0.0, "absolute": draw(st.none() | st.floats(0, 1e6)), "absolute_se": draw(ERRORS)}
+        return fields | {
+            "constant": 0.0,
+            "absolute": draw(st.none() | st.floats(1e-9, 1e6)),
+            "absolute_se": draw(ERRORS),
+        }
     if value is not None and draw(st.booleans()):
         fields |= {"auc": draw(SHARES), "auc_se": draw(ERRORS), "prevalence": share, "auc_regression": draw(SHARES)}
     return fields
