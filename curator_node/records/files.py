@@ -10,6 +10,7 @@ reads it, and the data frame must agree with the parser.
 import codecs
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -216,7 +217,7 @@ def _check_header(path: Path, header: list[str]) -> None:
     mark = next((name for sign, name in _OTHER_SEPARATORS.items() if len(header) == 1 and sign in header[0]), None)
     if mark:
         raise ConfigurationError(f"{path} has a single column, whose name holds a {mark}: separate columns by commas")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise ConfigurationError(
             f"{path} has the column(s) {', '.join(map(repr, twice))} more than once; give each a name of its own"
