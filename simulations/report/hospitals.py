@@ -79,14 +79,10 @@ def _without(learner: LearnerReport) -> Iterator[str]:
     contributions = {site.curator: site.contribution for site in learner.joining if site.contribution is not None}
     givers = [name for name, contribution in contributions.items() if contribution.low > 0]
     if givers:
-        rest = (
-            "; the others would get one as good without, as far as can be told"
-            if len(givers) < len(contributions)
-            else ""
-        )
+        rest = "; for the others that is not shown" if len(givers) < len(contributions) else ""
         yield f"The answers of {series(givers)} make the model better for their own patients{rest}."
     elif contributions:
-        yield "A hospital that gave no answers would get a model as good, as far as can be told."
+        yield "For no hospital is it shown that its own answers make the model better for its patients."
 
 
 def joining_title(learner: LearnerReport) -> str:

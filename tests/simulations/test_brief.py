@@ -739,10 +739,10 @@ def test_where_neither_is_better_than_the_constant_it_is_said():
     [
         (
             (0.1, 0.0, 0.0, 0.0),
-            "The answers of basel make the model better for their own patients; the others would get",
+            "The answers of basel make the model better for their own patients; for the others that is not shown.",
         ),
         ((0.1,) * 4, "The answers of basel, geneva, zurich and bern make the model better for their own patients."),
-        ((0.0,) * 4, "A hospital that gave no answers would get a model as good, as far as can be told."),
+        ((0.0,) * 4, "For no hospital is it shown that its own answers make the model better for its patients."),
     ],
 )
 def test_what_a_hospital_that_gives_nothing_would_get_is_said_if_it_was_asked_for(contributions, phrase):
@@ -751,7 +751,7 @@ def test_what_a_hospital_that_gives_nothing_would_get_is_said_if_it_was_asked_fo
         for name, value in zip(NAMES, contributions, strict=True)
     ]
     assert phrase in answers(report(learner(joining=tuple(sites))))[COST]
-    assert "gave no answers" not in answers(joined(*[0.1] * 4))[COST]
+    assert "own answers" not in answers(joined(*[0.1] * 4))[COST]
     assert "own patients" not in answers(joined(*[0.1] * 4))[COST]
 
 
