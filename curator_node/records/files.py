@@ -218,6 +218,11 @@ def _check_header(path: Path, header: list[str]) -> None:
     if mark:
         raise ConfigurationError(f"{path} has a single column, whose name holds a {mark}: separate columns by commas")
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
+    if twice and any(name.strip() and _is_value(name.strip()) for name in header):
+        # It may be a record, of which nothing is quoted.
+        raise ConfigurationError(
+            f"{path} has a column more than once, or begins with a record instead of column names; {_EXPORT}"
+        )
     if twice:
         raise ConfigurationError(
             f"{path} has the column(s) {', '.join(map(repr, twice))} more than once; give each a name of its own"

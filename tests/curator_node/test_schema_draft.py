@@ -628,6 +628,7 @@ def test_no_value_is_in_what_is_written_or_said(tmp_path, suffix, monkeypatch):
         (b"7,7,7\n", "begins with a record"),
         (b"a;b\n1;2\n", "semicolon"),
         (b"a,a\n", "more than once"),
+        (b"2020-01-01,71 x,71 x,f,no\n", "begins with a record"),
         (b'a,"b\n', "quoted field"),
         ("a,b\n".encode("utf-16"), "UTF-16"),
         (b"a\x00b,c\n1,2\n", "a NUL byte, in the header"),
