@@ -14,6 +14,7 @@ import subprocess
 import sysconfig
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -51,10 +52,16 @@ VALID = dt.timedelta(days=30)
 TIMEOUT_SECONDS, IMPATIENT_SECONDS = 60.0, 10.0
 """Seconds to wait for replies before a curator is left out. The second holds if a fault of the scenario is silence."""
 ONLINE = "online"
+SERVICE_PORTS = range(20_000, 32_000)
+"""Below the ports that Linux gives to outgoing connections."""
 
 
 def free_port() -> int:
-    """A port of the loopback interface that is free now."""
+    """A port of the loopback interface that is free now, and that no outgoing connection takes before it is used."""
+    for port in (secrets.choice(SERVICE_PORTS) for _ in range(100)):
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind((LOOPBACK, port))
+            return port
     with socket.socket() as sock:
         sock.bind((LOOPBACK, 0))
         return int(sock.getsockname()[1])
