@@ -229,14 +229,14 @@ def predict(  # noqa: PLR0913, PLR0917 - one argument an option
             write_private(out, content)
         else:
             write_new(out, content, rule=rule)
-        say("warning", *complaints_about(predictions.records, predictions.moved))
-        if predictions.frame[UNFORESEEN].null_count() < predictions.frame.height:
-            say("note", f"some values are outside of what the schema declares; the column {UNFORESEEN!r} says where")
         if json_:
-            # What machines print ends in logs: nothing here is computed from the records.
+            # What machines print ends in logs: nothing here, nor on standard error, is computed from the records.
             about = {"label": loaded.schema.label, "classes": list(loaded.schema.classes), "recalibrated": mends}
             print_json({"predictions": str(out), "columns": predictions.frame.columns, **about})
             return
+        say("warning", *complaints_about(predictions.records, predictions.moved))
+        if predictions.frame[UNFORESEEN].null_count() < predictions.frame.height:
+            say("note", f"some values are outside of what the schema declares; the column {UNFORESEEN!r} says where")
         sys.stdout.write(
             f"{out}  {PREDICTED} {loaded.schema.label!r}{', risks recalibrated' if mends else ''}\n"
             "  about single people: only you may read it\n"

@@ -375,7 +375,9 @@ def test_a_model_is_scored_on_the_terminal_of_who_owns_the_labels_alone(records)
 
 
 def test_json_names_columns_and_holds_nothing_of_the_records(records):
-    _, done = predicted(recalibrated(), records, "--json", "--id", "patient")
+    frame, done = predicted(recalibrated(), records, "--json", "--id", "patient")
+    assert frame["unforeseen"].null_count() < len(frame)  # without --json a note says so
+    assert "schema declares" not in done.stderr
     said = json.loads(done.stdout)
     assert said == {
         "predictions": str(records[0].parent / "predictions.csv"),
