@@ -587,6 +587,7 @@ def test_leaving_one_out_is_refused_where_there_is_no_joint_model(tmp_path, lear
         simulate(path, out=tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_the_command_asks_for_it_and_the_run_is_repeated_with_it(tmp_path):
     path = write_wards(tmp_path, SCENARIO.replace("repeats = 2", "repeats = 1"))
     report, folder = simulate(path, out=tmp_path / "runs", leave_one_out=True)
@@ -598,6 +599,7 @@ def test_the_command_asks_for_it_and_the_run_is_repeated_with_it(tmp_path):
     assert "model of all others" in text
 
 
+@pytest.mark.slow
 def test_what_the_run_is_about_does_not_change_by_leaving_one_out(tmp_path):
     """The noise has a seed, so equal numbers mean equal answers."""
     path = write_wards(tmp_path, SCENARIO.replace("repeats = 2", "repeats = 1"))
