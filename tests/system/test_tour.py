@@ -68,6 +68,7 @@ SHOWN = {
         "query #: counts of error_correct, cost c m S / scale = # * # * # / (#/#) = #/#",
     ),
     "expril report runs/latest/own": ("runs/latest/own/report.html",),
+    "expril report runs/latest/own --files figures": ("runs/latest/own/report.html", ".svg", ".csv"),
     "expril simulate runs/latest/own": ("own: # repeats", RUN_TABLE, "report: runs/own-"),
     "expril-lab study reproduction --only datasets=C": (
         "Table #, ours and the paper’s: C column ours paper difference in std. errors runs ─ h* # ± # # ± #",
