@@ -32,67 +32,69 @@ def flaws(view: View) -> Iterator[str]:
     if not view.learned:
         yield "There is no model to be wrong."
         return
-    hospitals, missed = list(_exceptions(view)), list(_missed(view))
-    alike = hospitals[0].startswith(_ALIKE)
-    yield from (*missed, *hospitals) if alike and missed and "misses" in missed[0] else (*hospitals, *missed)
+    alike, hospitals = _exceptions(view)
+    frequent, missed = _missed(view)
+    yield from (*missed, *hospitals) if alike and frequent else (*hospitals, *missed)
     yield from _confused(view)
     yield from _miscalibrated(view)
 
 
-def _exceptions(view: View) -> Iterator[str]:
-    """Hospitals that are clearly worse than the others, or than the constant answer."""
+def _exceptions(view: View) -> tuple[bool, list[str]]:
+    """Whether no hospital is clearly worse than the others or the constant answer; and sentences on those that are."""
     sites = [site for site in view.learner.sites if site.value is not None]
-    if len(sites) < 2:
+    if not sites:
+        return False, ["No hospital has a score of its own."]
+    if len(sites) == 1:
         lonely = "There is one hospital only" if len(view.hospitals) < 2 else "Only one hospital has a score of its own"
-        yield f"{lonely}, so none can be compared." if sites else "No hospital has a score of its own."
-        return
+        return False, [f"{lonely}, so none can be compared."]
     scores = {site.curator: score for site in sites if (score := _comparable(view, site)) is not None}
     gains = {site.curator: view.gain(site, site.curator) for site in sites}
     if not any(estimate.se for estimate in (*scores.values(), *gains.values())):
-        yield "One run cannot tell whether a hospital stands out: its figures have no intervals."
-        return
+        return False, ["One run cannot tell whether a hospital stands out: its figures have no intervals."]
     scores, gains = _scaled(view, scores), _scaled(view, gains)
     level = 1 - 0.05 / (2 * len(sites))
     sides = {name: scores[name].minus(_others(view, scores, name)).side(level) for name in scores if len(scores) > 1}
     worse, better = ([name for name, side in sides.items() if side == sign] for sign in (-1, 1))
     below = [site for site in sites if gains[site.curator].side(level) < 0]
-    for name in worse[:MOST_NAMED]:
-        elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
-        yield f"Worse at {name}: {_measured(view, scores[name])}, on average {elsewhere} elsewhere."
-    for site in below[:MOST_NAMED]:
-        yield (
-            f"At {site.curator} {always(view, site.prevalence)} would be right more often: for "
-            f"{hundred(site.constant)} of 100, not {hundred(site.value or 0.0)}."
-            if view.report.measure == "accuracy"
-            else f"At {site.curator} always answering the hospital’s mean would be better."
-        )
-    if len(worse) > MOST_NAMED or len(below) > MOST_NAMED:
-        yield f"{len({*worse, *(site.curator for site in below)})} hospitals in all stand out so."
     if not worse and not below:
-        yield from _alike(view, scores, better)
+        return True, [_alike(view, scores, better)]
+    sentences = [f"Worse at {_beside_others(view, scores, name)}" for name in worse[:MOST_NAMED]]
+    sentences += [
+        f"At {site.curator} {always(view, site.prevalence)} would be right more often: for "
+        f"{hundred(site.constant)} of 100, not {hundred(site.value or 0.0)}."
+        if view.report.measure == "accuracy"
+        else f"At {site.curator} always answering the hospital’s mean would be better."
+        for site in below[:MOST_NAMED]
+    ]
+    if len(worse) > MOST_NAMED or len(below) > MOST_NAMED:
+        outliers = len({*worse, *(site.curator for site in below)})
+        sentences.append(f"{outliers} hospitals in all stand out so.")
+    return False, sentences
 
 
-def _alike(view: View, scores: Mapping[str, Estimate], better: Sequence[str]) -> Iterator[str]:
+def _beside_others(view: View, scores: Mapping[str, Estimate], name: str) -> str:
+    """A hospital's score beside the mean of the others."""
+    elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
+    return f"{name}: {_measured(view, scores[name])}, on average {elsewhere} elsewhere."
+
+
+def _alike(view: View, scores: Mapping[str, Estimate], better: Sequence[str]) -> str:
     """That no hospital is clearly worse, with the ends of what there is."""
     if len(scores) < 2:
-        yield f"{_ALIKE}."
-        return
+        return f"{_ALIKE}."
     if better:
-        name = max(better, key=lambda name: scores[name].value)
-        elsewhere = f"{_preposition(view)}{hundred(_others(view, scores, name).value)}"
-        yield f"{_ALIKE} as worse. Better at {name}: {_measured(view, scores[name])}, on average {elsewhere} elsewhere."
-        return
+        best = max(better, key=lambda name: scores[name].value)
+        return f"{_ALIKE} as worse. Better at {_beside_others(view, scores, best)}"
     low, high = (choose(scores, key=lambda name: scores[name].value) for choose in (min, max))
     lowest, highest = (hundred(scores[name].value) for name in (low, high))
+    if lowest == highest:
+        return f"{_ALIKE}."
     what = {
         "AUC": f"{lowest} of 100 pairs in the right order ({low}) to {highest} ({high})",
         "accuracy": f"{lowest} of 100 right ({low}) to {highest} ({high})",
         "R²": f"{lowest} % explained ({low}) to {highest} % ({high})",
     }["AUC" if view.pooled.auc is not None else view.report.measure]
-    if lowest == highest:
-        yield f"{_ALIKE}."
-    else:
-        yield f"{_ALIKE}: the range from {what} may be chance."
+    return f"{_ALIKE}: the range from {what} may be chance."
 
 
 def within_hospitals(view: View, area: float) -> Iterator[str]:
@@ -161,19 +163,19 @@ def _others(view: View, scores: Mapping[str, Estimate], name: str) -> Estimate:
     return Estimate(value, spread("repeats_se"), spread("records_se"), freedom)
 
 
-def _missed(view: View) -> Iterator[str]:
-    """How many of the positive class are missed, or which of several classes."""
+def _missed(view: View) -> tuple[bool, list[str]]:
+    """Whether a tenth or more of the positive class is missed, and a sentence on how many; none without two classes."""
     report, pooled, noun = view.report, view.pooled, view.noun
     point = point_of(pooled, _HALF)
-    if point is not None and point.sensitivity is not None and report.positive:
-        prevalence = pooled.prevalence if pooled.prevalence is not None else CHANCE
-        caught = rate(view, point, "sensitivity", prevalence)
-        missed = replace(caught, value=1 - caught.value)
-        outcome = f"the outcome {quoted(report.positive)}"
-        if missed.value < _FEW_MISSED:
-            yield f"Of the {noun.plural} with {outcome}, {of_hundred(missed)} get a risk below 50 %."
-        else:
-            yield f"At a cut-off of 50 % it misses {of_hundred(missed, noun.plural)} with {outcome}."
+    if point is None or point.sensitivity is None or not report.positive:
+        return False, []
+    prevalence = pooled.prevalence if pooled.prevalence is not None else CHANCE
+    caught = rate(view, point, "sensitivity", prevalence)
+    missed = replace(caught, value=1 - caught.value)
+    outcome = f"the outcome {quoted(report.positive)}"
+    if missed.value < _FEW_MISSED:
+        return False, [f"Of the {noun.plural} with {outcome}, {of_hundred(missed)} get a risk below 50 %."]
+    return True, [f"At a cut-off of 50 % it misses {of_hundred(missed, noun.plural)} with {outcome}."]
 
 
 def _confused(view: View) -> Iterator[str]:

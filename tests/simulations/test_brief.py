@@ -399,6 +399,8 @@ def test_missed_patients_are_counted_and_few_of_them_are_no_warning():
     found = msgspec.structs.replace(two_classes().operating_points[0], sensitivity=0.95)
     text = answers(report(learner(pooled=two_classes(operating_points=(found,)))))[WRONG]
     assert text.startswith("No hospital stands out")
+    named = report(learner(pooled=two_classes(operating_points=(found,))), positive="misses", classes=("no", "misses"))
+    assert answers(named)[WRONG].startswith("No hospital stands out")  # a class may have any name
     assert "Of the patients with the outcome “died”, 5 of 100 (" in text
     assert "misses" not in text
 
