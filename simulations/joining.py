@@ -26,7 +26,7 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 
 from learner_node.scores.performance import LEVEL
-from learner_node.scores.values import LEAST_SCORE
+from learner_node.scores.values import LEAST_SCORE, wilson
 from simulations.records import SiteRecords
 from simulations.references import Answers, Labels
 from simulations.report.model import Joining, MeasureName, ScoreInterval
@@ -313,13 +313,8 @@ class _Comparison:
         if not self._share:
             return value - quantile * mean.variance**0.5, value + quantile * mean.variance**0.5
         size = value * (1.0 - value) / mean.of_patients if mean.of_patients and 0.0 < value < 1.0 else self._size
-        squared = quantile**2 / size
-        middle = (value + squared / 2.0) / (1.0 + squared)
-        reach = float(np.sqrt(squared * (value * (1.0 - value) + squared / 4.0))) / (1.0 + squared)
-        below, above = (
-            float(np.hypot(end, quantile * mean.of_models**0.5))
-            for end in (value - middle + reach, middle + reach - value)
-        )
+        low, high = wilson(value, size, quantile)
+        below, above = (float(np.hypot(end, quantile * mean.of_models**0.5)) for end in (value - low, high - value))
         return max(value - below, 0.0), min(value + above, 1.0)
 
     def _difference(self, first: str, second: str) -> ScoreInterval | None:

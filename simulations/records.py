@@ -51,7 +51,6 @@ ROW = "\0row"
 CLASSES = 2
 """Number of classes of a label whose models can be validated."""
 RENAMED = ". Classes are declared as the file writes them; merge_label in [data] gives them other names"
-NAMED = 8
 """Most sites that a sentence names; of more it states the number."""
 SMALL_REMEDY = 'say small = "leave out" or small = "merge" under [data.sites], or give it more records'
 
@@ -300,7 +299,7 @@ def small_site_notes(frames: Mapping[str, pl.DataFrame], sites: Sites, unit: str
         return []
     rule = f"fewer than {sites.least_units} {unit or 'record'}s"
     fate = "were left out" if sites.small == "leave out" else f"were merged into {sites.merged}"
-    return [f"Sites with {rule} {fate}: {_listed(small)}."]
+    return [f"Sites with {rule} {fate}: {some_of(small)}."]
 
 
 def bound_notes(all_records: Mapping[str, tuple[int, int]], unit: str | None, most: int) -> list[str]:
@@ -333,11 +332,6 @@ def moving_notes(private: Mapping[str, pl.DataFrame], unit: str | None) -> list[
     moving = f"{several.total():,} of {len(places):,} {unit}s have private records at several sites ({counts})"
     cost = f"for such a {unit} the epsilons of its sites add up, here to at most {max(several)} times what one charges"
     return [f"{moving}. Each curator protects its own part; {cost}."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    first = ", ".join(names[:NAMED])
-    return first if len(names) <= NAMED else f"{first} and {len(names) - NAMED} more"
 
 
 def population_notes(scenario: Scenario, records: Records, sites: Mapping[str, SiteRecords]) -> list[str]:

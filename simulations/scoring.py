@@ -299,7 +299,7 @@ def _expected(
     estimate, models = learned.estimates.get(key), learned.models.get(key, [])
     if isinstance(estimate, SourceEstimate) and estimate.accuracy is not None and value is not None:
         return expected(estimate.accuracy, value, len(answers.labels), clinical)
-    if answers.labels.dtype.kind == "f" and models and isinstance(models[-1], NumberModel) and models[-1].error:
+    if is_number(answers) and models and isinstance(models[-1], NumberModel) and models[-1].error:
         return expected_of_number(models[-1].error, answers.labels, answers.predicted)
     return None
 
@@ -348,7 +348,7 @@ def _joined(answers: Mapping[str, Answers]) -> Answers | None:
 
 
 def _score(answers: Answers) -> float | None:
-    if answers.labels.dtype.kind != "f":
+    if not is_number(answers):
         return float(np.mean(answers.predicted == answers.labels))
     variance = float(np.var(answers.labels))
     if variance == 0.0:
@@ -357,11 +357,11 @@ def _score(answers: Answers) -> float | None:
 
 
 def _absolute(answers: Answers) -> float | None:
-    return float(np.mean(np.abs(answers.predicted - answers.labels))) if answers.labels.dtype.kind == "f" else None
+    return float(np.mean(np.abs(answers.predicted - answers.labels))) if is_number(answers) else None
 
 
 def _further_score(answers: Answers) -> float | None:
-    if answers.labels.dtype.kind == "f":
+    if is_number(answers):
         return float(np.sqrt(np.mean((answers.predicted - answers.labels) ** 2)))
     if answers.probabilities is None or answers.probabilities.shape[1] == 2:
         return None

@@ -45,6 +45,7 @@ def study_document(facts: Object) -> Document:
     signed = (
         f"These curators signed their answers as not private, as simulations do: {', '.join(facts['not_private'])}."
     )
+    figure = _figure(facts)
     return Document(
         kind="ExPriL study",
         subject=facts["learner"],
@@ -52,8 +53,8 @@ def study_document(facts: Object) -> Document:
         created=facts["finished"],
         banner=("Not private.", signed) if facts["not_private"] else None,
         sections=[
-            Section("", [study_brief(facts, _figure(facts))], PAPER),
-            _worth(facts),
+            Section("", [study_brief(facts, figure)], PAPER),
+            _worth(facts, scored=bool(figure)),
             *_validated(facts),
             *_added_up(facts),
             _by_curator(facts),
@@ -112,15 +113,15 @@ def _figure(facts: Object) -> list[Block]:
     return [Heading(caption), Table.of(caption, columns, rows, "forest")] if rows else []
 
 
-def _worth(facts: Object) -> Section:
-    """The section on where the estimates come from."""
+def _worth(facts: Object, *, scored: bool) -> Section:
+    """The section on where the estimates come from; `scored` if there are any."""
     expected, errors = facts["expected"], facts["expected_errors"]
     population = f" Here {facts['population']}." if facts["population"] else ""
     lead = (
         "From the noisy answers alone, with 95 % intervals. Nobody but the curators can compute the exact values."
         f"{population}"
     )
-    if not _figure(facts):
+    if not scored:
         lead = (
             "This strategy’s answers do not tell how good the model is"
             f"{' with one model a curator' if facts['pooling'] == 'site' else ''}. A validation asks the curators: "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from expril.report.chart import COLOURS, Figure, Key, Place, Series, line_chart, tight_axis
 from expril.report.document import PAGE, Block, Charts, Heading, Medium, Section, Text
-from expril.report.numbers import count, plain_number
+from expril.report.numbers import count, plain_number, with_error
 from expril.report.table import Cell, Column, Group, Table, text_table
 from learner_node.scores.values import NORMAL
 from simulations.report.model import ClassRecall, LearnerReport, RunReport, Score, SiteScore
@@ -77,7 +77,7 @@ def error_table(report: RunReport) -> Table[LearnerReport] | None:
         column("of the mean", lambda score: amount(score.absolute_constant)),
         column("of a regression", lambda score: amount(score.absolute_regression)),
         Column("expected by the learner", expected, number=True),
-        column("R² ± se", _r2),
+        column("R² ± se", lambda score: with_error(digits(score.value), score.value_se, 3)),
     ]
     repeats = f"over {report.repeats} repeats" if report.repeats > 1 else "from the test records’ spread"
     note = (
@@ -87,10 +87,6 @@ def error_table(report: RunReport) -> Table[LearnerReport] | None:
     if any(expected(learner) == "–" for learner in report.learners):
         note += " A learner without it did not ask for its errors; of few records the answer would tell little."
     return Table.of(f"mean absolute error, {_in_units(report)}", columns, report.learners, note=note)
-
-
-def _r2(score: Score) -> str:
-    return digits(score.value) + ("" if score.value_se is None else f" ± {digits(score.value_se)}")
 
 
 def _agreements(report: RunReport) -> Iterator[Block]:

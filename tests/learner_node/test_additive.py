@@ -19,7 +19,6 @@ from curator_node.site import temporary_site
 from learner_fakes import NoNoise, key
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models.label_model.additive import (
-    BAND,
     LEAST_SHARE,
     BinCounts,
     _described,
@@ -29,6 +28,7 @@ from learner_node.models.label_model.additive import (
     tied_bins,
 )
 from learner_node.result.folder import _parts
+from learner_node.scores.values import NORMAL
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Problem
 from learner_node.study.budget import Budget
@@ -145,14 +145,14 @@ def test_its_shapes_are_the_truths_and_in_the_order_of_strength(learned):
     assert share == pytest.approx([0.5, 0.25, 0.125, 0.125], abs=DEVIATIONS * np.sqrt(0.25 / 5000))
     truth = ADMISSIONS - share @ ADMISSIONS
     for one, wanted in zip(admissions.bins, truth, strict=True):
-        deviation = (one.upper - one.lower) / (2 * BAND)
+        deviation = (one.upper - one.lower) / (2 * NORMAL)
         # 5,000 records tell no log-odds better than this; with noise, six times what the 625 of the rarest bin tell.
         assert 2 / np.sqrt(5000) < deviation < 6 * 2 / np.sqrt(625)
         assert abs(one.log_odds - wanted) < DEVIATIONS * deviation
     assert [one.label for one in found["ward"].bins] == ["medicine", "surgery"]
     assert found["shoe size"].strength < found["ward"].strength
     for one in found["shoe size"].bins:
-        assert abs(one.log_odds) < DEVIATIONS * (one.upper - one.lower) / (2 * BAND)
+        assert abs(one.log_odds) < DEVIATIONS * (one.upper - one.lower) / (2 * NORMAL)
 
 
 def test_bins_of_dates_are_told_as_days_and_as_dates():

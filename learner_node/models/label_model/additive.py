@@ -24,6 +24,7 @@ from scipy.special import expit
 
 from expril.report.numbers import readable_edges
 from learner_node.models.label_model.likelihood import shrunken_ratios
+from learner_node.scores.values import NORMAL
 from protocol.errors import ConfigurationError
 from protocol.partitions import FeatureBins
 from protocol.records import Records
@@ -464,8 +465,6 @@ class _Scoring:
         return _Posterior(cross @ solved, 0.5 * (covariance + covariance.T), scales, evidence)
 
 
-BAND = 1.959964
-"""Half-width of a 95 % band in posterior deviations."""
 OTHER, MISSING = "other", "missing"
 
 
@@ -524,8 +523,8 @@ def shape_functions(
                 *described[place],
                 share=float(mass[place] / mass.sum()),
                 log_odds=float(value[place]),
-                lower=float(value[place] - BAND * deviation[place]),
-                upper=float(value[place] + BAND * deviation[place]),
+                lower=float(value[place] - NORMAL * deviation[place]),
+                upper=float(value[place] + NORMAL * deviation[place]),
             )
             for place in occupied
         )
