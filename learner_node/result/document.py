@@ -54,7 +54,7 @@ def study_document(facts: Object) -> Document:
         banner=("Not private.", signed) if facts["not_private"] else None,
         sections=[
             Section("", [study_brief(facts, figure)], PAPER),
-            _worth(facts, scored=bool(figure)),
+            _worth(facts, has_scores=bool(figure)),
             *_validated(facts),
             *_added_up(facts),
             _by_curator(facts),
@@ -113,7 +113,7 @@ def _figure(facts: Object) -> list[Block]:
     return [Heading(caption), Table.of(caption, columns, rows, "forest")] if rows else []
 
 
-def _worth(facts: Object, *, scored: bool) -> Section:
+def _worth(facts: Object, *, has_scores: bool) -> Section:
     """The section on where the estimates come from; `scored` if there are any."""
     expected, errors = facts["expected"], facts["expected_errors"]
     population = f" Here {facts['population']}." if facts["population"] else ""
@@ -121,7 +121,7 @@ def _worth(facts: Object, *, scored: bool) -> Section:
         "From the noisy answers alone, with 95 % intervals. Nobody but the curators can compute the exact values."
         f"{population}"
     )
-    if not scored:
+    if not has_scores:
         lead = (
             "This strategy’s answers do not tell how good the model is"
             f"{' with one model a curator' if facts['pooling'] == 'site' else ''}. A validation asks the curators: "
