@@ -223,7 +223,9 @@ def test_of_models_by_site_one_is_chosen_by_name_by_column_or_by_mixing(records)
     both, _ = predicted(by_site(3), records, "--site-column", "ward", "--overwrite")
     assert north["P(yes)"].to_list() != south["P(yes)"].to_list()
     expected = [{"north": north, "söuth/1": south}[name]["P(yes)"][row] for row, name in enumerate(sites)]
-    np.testing.assert_allclose(both["P(yes)"], expected, rtol=1e-12)
+    # Twenty rows and forty may pass through different kernels: the same arithmetic, rounded otherwise.
+    np.testing.assert_allclose(both["P(yes)"], expected, rtol=0, atol=1e-9)
+    assert np.abs(np.array(north["P(yes)"]) - np.array(south["P(yes)"])).max() > 1e-3
     (path.parent / "predictions.csv").unlink()
     for options, said in (
         ((), "say which one predicts"),
