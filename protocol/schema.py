@@ -168,6 +168,14 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """The attribute of that name, or None."""
         return self._by_name.get(name)
 
+    def variable(self, name: str) -> Attribute | None:
+        """What can be counted by that name: an attribute, or the label, as a category or a number; None for others."""
+        if name != self.label:
+            return self.find(name)
+        if self.label_bounds is None:
+            return CategoricalAttribute(self.label, self.classes)
+        return NumericAttribute(self.label, *self.label_bounds, units=self.label_units or msgspec.UNSET)
+
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
