@@ -73,9 +73,9 @@ class NoiseLaw:
         if self.exact:
             return np.ones(1)
         half = np.exp(self.log_pmf(np.arange(self.width + 1)))
-        whole: Floats = np.concatenate([half[:0:-1], half])
-        whole /= whole.sum()
-        return whole
+        masses: Floats = np.concatenate([half[:0:-1], half])
+        masses /= masses.sum()
+        return masses
 
     def quantile(self, level: float) -> int:
         """The smallest value v with P(noise <= v) >= `level`, which lies in (0, 1)."""
