@@ -22,6 +22,7 @@ NAMES = {
     "Pooling": "learner_node.study.pooling:Pooling",
     "quote": "simulations.quote_source:quote",
     "validate": "learner_node.questions.validation:validate",
+    "analyse": "learner_node.analyses.asking:analyse",
     "select": "learner_node.questions.selection:select",
     "load": "learner_node.models.files:load",
     "create_site": "curator_node.site:create_site",

@@ -106,21 +106,7 @@ class Problem:
             )
             for release, partitions, share in questions
         ]
-        return Plan.of(planned if self.pool is None else (self._summed(query, self.pool) for query in planned))
-
-    @staticmethod
-    def _summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
-        """The same query as a secure sum."""
-        return PlannedSecureCounts(
-            release=planned.release,
-            partitions=planned.partitions,
-            scale=planned.scale,
-            steps=planned.steps,
-            turns=TURNS,
-            participants=pool.participants,
-            colluders=pool.colluders,
-            dropouts=pool.dropouts,
-        )
+        return Plan.of(planned if self.pool is None else (summed(query, self.pool) for query in planned))
 
     def epsilon_per_record(self, share: Fraction = Fraction(1), partitions: int = 1) -> float:
         """Epsilon that one record has in one partition, if a query of so many takes `share` of `epsilon`."""
@@ -134,6 +120,20 @@ class Problem:
         """
         most = min(most, affordable_cells(standardising_map(self.source), self.willing.work))
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
+
+
+def summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
+    """The same query as a secure sum."""
+    return PlannedSecureCounts(
+        release=planned.release,
+        partitions=planned.partitions,
+        scale=planned.scale,
+        steps=planned.steps,
+        turns=TURNS,
+        participants=pool.participants,
+        colluders=pool.colluders,
+        dropouts=pool.dropouts,
+    )
 
 
 class Model(Protocol):

@@ -1,0 +1,293 @@
+"""Asks the curators for the tables of several analyses in one study, and reads the answers.
+
+An `AnalysisStudy` is a study of its own, with plan, charge, receipts and transcripts like those of a fit. `plan` makes
+the plan, each part of `parts` reads its own tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from statistics import median
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from learner_node.analyses.noisy_table import NoisyTable, TableAnswers
+from learner_node.analyses.part import Part, Result
+from learner_node.analyses.plan import Draft, Query, check_parts, draft, questions_of, read_table, split
+from learner_node.study.budget import MOST_PURPOSE, Budget, Purpose, words_for
+from learner_node.study.cards import (
+    common_schema,
+    complaint_about_plan,
+    complaint_about_question,
+    implausible_cards,
+    population,
+)
+from learner_node.study.decisions import decided
+from learner_node.study.federation import Federation
+from learner_node.study.plan import agree, nobody_left, over_caps, strangers
+from learner_node.study.pooling import SUMMED, Pooling
+from learner_node.study.study import Study
+from protocol.errors import ConfigurationError
+from protocol.limits import ASSUMED_ROUND_SIZE
+from protocol.messages import Card
+from protocol.rationals import written
+from protocol.schema import Schema
+
+REMEDY = "epsilon or the analyses"
+
+
+@dataclass(frozen=True)
+class AnalysisStudy:
+    """What the curators' answers say of each analysis."""
+
+    results: Mapping[str, Result]  # of each part, by its name, in the order of the plan
+    parts: tuple[Part, ...]
+    answers: Mapping[str, TableAnswers]  # the raw tables of each part, by its name
+    schema: Schema  # of the cards
+    curators: tuple[str, ...]  # whose records are counted
+    pooling: Pooling
+    epsilon_claimed: Fraction  # exact cost of the plan at the costliest curator
+    epsilon_spent: Mapping[str, Fraction]  # curator -> exact epsilon that its receipts charge to this study
+    left_out: Mapping[str, str]  # curators whose answers are not used -> why
+    population: str  # which records count, in words; "" where each record is a privacy unit
+    study: Study
+
+    def __getitem__(self, name: str) -> Result:
+        """The result of the part of that name. Raises KeyError: there is none."""
+        return self.results[name]
+
+    def epsilon_of(self, name: str) -> Fraction:
+        """Exact cost of one part at the costliest curator."""
+        return self.answers[name].epsilon
+
+    def to_text(self) -> str:
+        """A text for a terminal: each part, and what was spent."""
+        plural = "s" if len(self.curators) > 1 else ""
+        sums = "; only their sum was opened" if self.pooling.secure else ""
+        many = "analyses" if len(self.results) > 1 else "analysis"
+        cost, count = written(self.epsilon_claimed), len(self.curators)
+        lines = [f"{len(self.results)} {many} at epsilon {cost} by {count} curator{plural}{sums}; 95 % intervals"]
+        for name, result in self.results.items():
+            lines += ["", f"{name} (epsilon {written(self.epsilon_of(name))})", result.to_text()]
+        if self.population:
+            lines += ["", f"Here {self.population}."]
+        lines += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """The same as JSON: dictionaries, lists, strings, numbers and None."""
+        kinds = {part.name: msgspec.to_builtins(part)["kind"] for part in self.parts}
+        return {
+            "epsilon_claimed": str(self.epsilon_claimed),
+            "epsilon_spent": {name: str(value) for name, value in self.epsilon_spent.items()},
+            "curators": list(self.curators),
+            "left_out": dict(self.left_out),
+            "pooling": self.pooling.method,
+            "population": self.population,
+            "analyses": [
+                {
+                    "name": name,
+                    "kind": kinds[name],
+                    "epsilon": str(self.epsilon_of(name)),
+                    "result": result.to_builtins(),
+                }
+                for name, result in self.results.items()
+            ],
+        }
+
+    def to_frames(self) -> dict[str, pl.DataFrame]:
+        """Tables for CSV, by "part" or "part-table"."""
+        return {
+            name if table in ("", name) else f"{name}-{table}": frame
+            for name, result in self.results.items()
+            for table, frame in result.to_frames().items()
+        }
+
+    def methods(self) -> list[str]:
+        """Sentences of the methods paragraph, those of each part once."""
+        return list(dict.fromkeys(sentence for result in self.results.values() for sentence in result.methods()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<AnalysisStudy at epsilon {written(self.epsilon_claimed)}: {', '.join(self.results)}, "
+            f"{len(self.curators)} curators>"
+        )
+
+
+def analyse(
+    federation: Federation, parts: Sequence[Part], budget: Budget, *, pooling: Pooling = SUMMED
+) -> AnalysisStudy:
+    """Ask all tables of the parts in one plan, whose cost is at most `budget.epsilon`, and read the answers.
+
+    A part's share of epsilon is its weight over the sum of the weights; by default all are equal.
+
+    Args:
+        federation: whom to ask, and how.
+        parts: the analyses, with names of their own.
+        budget: to spend, and what the stewards read; each part says there what it counts.
+        pooling: "sum" and "site" add up answers with each curator's own noise and also show each curator's; with
+            "secure" only the sum is opened.
+
+    Raises:
+        NoCuratorError: no curator accepted and answered; the study is closed first.
+        ConfigurationError: a part does not fit the cards; nothing has been charged, and no record decides it.
+    """
+    check_parts(parts)
+    study = Study(federation)
+    cards = study.read_cards()
+    schema, left_out = common_schema(cards, partial(_fits, parts))
+    questions_of(parts, schema)
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    declared = [card.round_size for card in cards.values() if card.round_size]
+    left_out |= implausible_cards(cards, int(median(declared)) if declared else ASSUMED_ROUND_SIZE)
+    cards = {name: card for name, card in cards.items() if name not in left_out}
+    request = _Request(tuple(parts), schema, budget.epsilon, pooling)
+
+    def settle(cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
+        return decided(federation.decided, _settled(study, request, cards, left_out))
+
+    agreed = settle(cards, left_out)
+    for name, reason in agreed.left_out.items():
+        study.leave_out(name, reason)
+    with study.closing():
+        redraft = partial(settle, left_out={}) if pooling.secure else None
+        agreed = agree(study, agreed, _words(budget, parts, schema), redraft, cards)
+        for query in agreed.queries:
+            study.ask(dict.fromkeys(study.survivors, query.body))
+    names = study.survivors
+    answers = _answers(study, request, agreed, {name: cards[name] for name in agreed.names}, names)
+    return AnalysisStudy(
+        results={part.name: part.read(answers[part.name]) for part in parts},
+        parts=tuple(parts),
+        answers=answers,
+        schema=schema,
+        curators=_counted(study, names),
+        pooling=pooling,
+        epsilon_claimed=study.kinds.plan_cost(agreed.plan, agreed.most_records_per_unit),
+        epsilon_spent={name: study.spent(name) for name in study.sessions},
+        left_out=study.left_out,
+        population=population({name: cards[name] for name in agreed.names}),
+        study=study,
+    )
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked whoever answers."""
+
+    parts: tuple[Part, ...]
+    schema: Schema
+    epsilon: Fraction
+    pooling: Pooling
+
+
+def _fits(parts: Sequence[Part], schema: Schema) -> bool:
+    try:
+        questions_of(parts, schema)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _settled(study: Study, request: _Request, cards: Mapping[str, Card], left_out: Mapping[str, str]) -> Draft:
+    """The plan for all curators that would not refuse it; the others join those left out."""
+    remaining, left_out = dict(cards), dict(left_out)
+    kinds = study.kinds
+    while remaining:
+        reasons = strangers(request.pooling, remaining)
+        if not reasons:
+            most = max(card.most_records_per_unit for card in remaining.values())
+            tables = split(request.parts, request.schema, request.epsilon, most)
+            planned = draft(tables, request.schema, remaining, request.pooling, kinds)
+            reasons = _foreseen_refusals(study, planned, remaining)
+            fit = {name: card for name, card in remaining.items() if name not in reasons}
+            reasons |= over_caps(planned.plan, fit, kinds)
+            if not reasons:
+                return msgspec.structs.replace(planned, left_out=left_out)
+        left_out |= reasons
+        remaining = {name: card for name, card in remaining.items() if name not in reasons}
+    raise nobody_left(left_out, REMEDY)
+
+
+def _foreseen_refusals(study: Study, planned: Draft, cards: Mapping[str, Card]) -> dict[str, str]:
+    """Curators whose cards show that they would refuse the plan or any of its questions -> why."""
+    kinds, refusals = study.kinds, {}
+    turns = [turn for turn in kinds.turns(planned.plan) if turn.number == 0]
+    for name, card in cards.items():
+        reason = complaint_about_plan(planned.plan, card, kinds)
+        for turn, query in zip(turns, planned.queries, strict=True):
+            if not reason:
+                opening = study.readers[turn.planned.kind].opening(query.body, turn)
+                reason = complaint_about_question(opening, turn, card, kinds)
+        if reason:
+            refusals[name] = f"it would refuse this study: {reason}"
+    return refusals
+
+
+def _counted(study: Study, names: Sequence[str]) -> tuple[str, ...]:
+    """Curators whose records are in every sum."""
+    summed = [answered.took_part for answered in study.rounds if answered.took_part]
+    if not summed:
+        return tuple(names)
+    return tuple(name for name in summed[0] if all(name in group for group in summed))
+
+
+def _answers(
+    study: Study, request: _Request, agreed: Draft, cards: Mapping[str, Card], names: Sequence[str]
+) -> dict[str, TableAnswers]:
+    """The tables of each part: pooled, and those of each curator where it answered for itself."""
+    most = agreed.most_records_per_unit
+    pooled = _tables(request, agreed.queries, study.pooled(names), most)
+    separate = (
+        {}
+        if request.pooling.secure
+        else {
+            name: _tables(request, agreed.queries, study.pooled([name]), cards[name].most_records_per_unit)
+            for name in names
+        }
+    )
+    epsilons = [Fraction(0)] * len(request.parts)
+    for query in agreed.queries:
+        for part, _ in query.tables:
+            epsilons[part] += query.epsilon.fraction
+    return {
+        part.name: TableAnswers(
+            schema=request.schema,
+            epsilon=epsilons[index],
+            pooled=pooled[index],
+            by_site={name: tables[index] for name, tables in separate.items()},
+            secure=request.pooling.secure,
+        )
+        for index, part in enumerate(request.parts)
+    }
+
+
+def _tables(request: _Request, queries: Sequence[Query], answers: Sequence[Any], most: int) -> list[list[NoisyTable]]:
+    """Tables of each part in the order of its questions."""
+    questions = questions_of(request.parts, request.schema)
+    tables = {
+        place: read_table(questions[place[0]][place[1]], answer, block, request.schema, most)
+        for query, answer in zip(queries, answers, strict=True)
+        for block, place in enumerate(query.tables)
+    }
+    return [[tables[part, index] for index in range(len(row))] for part, row in enumerate(questions)]
+
+
+def _words(budget: Budget, parts: Sequence[Part], schema: Schema) -> Purpose:
+    """What the stewards read: the purpose, then each part in its own words as far as they fit."""
+    said = [f"{part.name}: {part.words(schema).strip()}" for part in parts]
+
+    def words(name: str) -> str:
+        text = words_for(budget.words, name)
+        for number, sentence in enumerate(said):
+            longer = f"{text}\n{sentence}".strip()
+            rest = f"\nAnd {len(said) - number} more." if number < len(said) else ""
+            if len(longer) + len(rest) > MOST_PURPOSE:
+                return f"{text}{rest}"[:MOST_PURPOSE]
+            text = longer
+        return text
+
+    return words
