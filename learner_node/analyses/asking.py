@@ -278,13 +278,13 @@ def _tables(request: _Request, queries: Sequence[Query], answers: Sequence[Any],
 
 def _words(budget: Budget, parts: Sequence[Part], schema: Schema) -> Purpose:
     """What the stewards read: the purpose, then each part in its own words as far as they fit."""
-    said = [f"{part.name}: {part.words(schema).strip()}" for part in parts]
+    sentences = [f"{part.name}: {part.words(schema).strip()}" for part in parts]
 
     def words(name: str) -> str:
         text = words_for(budget.words, name)
-        for number, sentence in enumerate(said):
+        for number, sentence in enumerate(sentences):
             longer = f"{text}\n{sentence}".strip()
-            rest = f"\nAnd {len(said) - number} more." if number < len(said) else ""
+            rest = f"\nAnd {len(sentences) - number} more." if number < len(sentences) else ""
             if len(longer) + len(rest) > MOST_PURPOSE:
                 return f"{text}{rest}"[:MOST_PURPOSE]
             text = longer

@@ -191,8 +191,8 @@ def _check(questions: Sequence[TableQuestion], schema: Schema) -> None:
     for question in questions:
         for name in variables_of(question):
             if schema.variable(name) is None:
-                known = [attribute.name for attribute in schema.attributes]
-                raise ConfigurationError(f"the schema has no variable {name!r}{suggest(name, known)}")
+                names = [attribute.name for attribute in schema.attributes]
+                raise ConfigurationError(f"the schema has no variable {name!r}{suggest(name, names)}")
 
 
 def _fit(epsilons: Sequence[Sequence[Fraction]], most: int) -> bool:
