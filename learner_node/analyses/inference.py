@@ -1,0 +1,258 @@
+"""Null laws of statistics of noisy counts: sampling and the noise that is known to be in them.
+
+A cell's answer is y = n + noise. Its count n is Poisson with mean lambda for independent records; for units of up to c
+records its variance is c lambda at most, which is taken. So y has mean lambda and variance V = c lambda + sigma^2.
+
+* A linear statistic sum h_i (y_i - lambda_i) has a law that is a normal one (sampling) plus weighted discrete Laplace
+  variables (noise). `linear_p` gives its tail by the saddlepoint approximation of Lugannani and Rice (1980), which
+  errs by a few per cent of the tail however far out. Without noise it is the normal tail.
+* A quadratic statistic, Pearson's, has mean df and variance 2 df + sum of h_i^2 times the excess kurtosis of cell i
+  that noise brings, where h_i is how much of cell i is residual. `quadratic_p` takes the gamma law of these two.
+  Without
+  noise it is chi-squared.
+
+Means are fitted by the quasi-likelihood of that variance: with a = sigma^2 / c, y + a is taken as Poisson of mean
+lambda + a, and lambda stays at 0 or above. Without noise this is maximum likelihood.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincc, ndtr
+
+from learner_node.analyses.noise_law import NoiseLaw
+
+Floats = NDArray[np.float64]
+_STEPS = 60
+_FLAT = 1e-12
+SMALLEST = 0.02
+"""Noise of a smaller scale than this changes no count with a chance above 1e-20, and is taken as none."""
+
+
+def root(function: Callable[[Floats], tuple[Floats, Floats]], low: Floats, high: Floats, start: Floats) -> Floats:
+    """The roots of increasing functions, by Newton's steps that fall back on bisection.
+
+    Args:
+        function: x -> values and derivatives, both of the shape of `low`.
+        low: ends where the functions are at most 0.
+        high: ends where they are at least 0.
+        start: where to begin, inside.
+    """
+    low, high, x = low.copy(), high.copy(), start.copy()
+    for _ in range(_STEPS):
+        value, slope = function(x)
+        low = np.where(value <= 0, x, low)
+        high = np.where(value >= 0, x, high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = x - value / slope
+        inside = (step > low) & (step < high)
+        following = np.where(inside, step, (low + high) / 2.0)
+        moved = np.abs(following - x)
+        x = following
+        if np.all(moved <= 1e-10 * (1e-300 + np.abs(x))):
+            break
+    return x
+
+
+def noisy(noise: NoiseLaw) -> bool:
+    """Whether the noise moves counts at all."""
+    return not noise.exact and noise.scale >= SMALLEST
+
+
+def linear_p(statistic: Floats, weights: Floats, sampling: Floats, noise: NoiseLaw) -> Floats:
+    """Two-sided p-values of linear statistics, each a normal variable plus weighted noise.
+
+    Args:
+        statistic: (...), observed values of sum h_i (y_i - lambda_i).
+        weights: (..., cells), the h_i.
+        sampling: (...), the variance of the normal part, sum h_i^2 c lambda_i.
+        noise: in each cell.
+
+    Returns:
+        (...), P(|law| >= |statistic|); 1 where the law is a point.
+    """
+    x = np.abs(np.asarray(statistic, np.float64))
+    size = np.abs(np.asarray(weights, np.float64))
+    variance = sampling + (size**2).sum(-1) * (noise.variance if noisy(noise) else 0.0)
+    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+    z = x / deviation
+    plain = np.where(variance > 0, 2.0 * ndtr(-z), 1.0)
+    if not noisy(noise):
+        return plain
+    top = size.max(-1)
+    usable = (variance > 0) & (z > 1e-4) & (top > 0)
+    if not np.any(usable):
+        return plain
+    scaled = size / np.where(top > 0, top, 1.0)[..., None]  # the largest weight is 1
+    normal = np.where(usable, sampling, 1.0) / np.where(top > 0, top, 1.0) ** 2
+    target = np.where(usable, x / np.where(top > 0, top, 1.0), 1.0)
+    rate = 1.0 / noise.scale
+    chord = np.cosh(rate)
+
+    def slope(s: Floats) -> tuple[Floats, Floats]:
+        arguments = s[..., None] * scaled
+        gap = chord - np.cosh(arguments)
+        first = noise.draws * (scaled * np.sinh(arguments) / gap).sum(-1) + normal * s - target
+        second = noise.draws * (scaled**2 * (chord * np.cosh(arguments) - 1.0) / gap**2).sum(-1) + normal
+        return first, second
+
+    low, high = np.zeros_like(target), np.full_like(target, rate * (1.0 - 1e-9))
+    start = np.minimum(target * top**2 / np.where(usable, variance, 1.0), rate * 0.5)
+    s = root(slope, low, high, start)
+    first, second = slope(s)
+    arguments = s[..., None] * scaled
+    generating = noise.draws * np.log((chord - 1.0) / (chord - np.cosh(arguments))).sum(-1) + normal * s**2 / 2.0
+    w = np.sqrt(np.maximum(2.0 * (s * (first + target) - generating), 1e-300))
+    u = np.maximum(s * np.sqrt(second), 1e-300)
+    tail = ndtr(-w) + np.exp(-(w**2) / 2.0) / np.sqrt(2.0 * np.pi) * (1.0 / u - 1.0 / w)
+    return np.where(usable, np.clip(2.0 * tail, 0.0, 1.0), plain)
+
+
+def quadratic_p(statistic: float, leverages: Floats, variances: Floats, noise: NoiseLaw) -> float:
+    """The p-value of Pearson's statistic, whose cells have residual shares `leverages` that add up to df.
+
+    Args:
+        statistic: sum (y - lambda)^2 / V.
+        leverages: (cells,), in [0, 1].
+        variances: (cells,), V of each cell, with the noise's part.
+        noise: in each cell.
+    """
+    df = float(leverages.sum())
+    if df <= _FLAT:
+        return 1.0
+    excess = noise.kurtosis * noise.variance**2 / variances**2 if noisy(noise) else np.zeros_like(variances)
+    spread = 2.0 * df + float((leverages**2 * excess).sum())
+    return float(gammaincc(df**2 / spread, max(statistic, 0.0) * df / spread))
+
+
+@dataclass(frozen=True)
+class SignificanceTest:
+    """A test of a stated null, valid under sampling and noise."""
+
+    name: str
+    statistic: float
+    df: float
+    p: float | None  # None where the answers cannot tell
+
+
+def independent(values: Floats, ground: float) -> tuple[Floats, Floats]:
+    """Fit m_i p_j to a noisy table, all at least 0 and the p_j adding up to 1.
+
+    Args:
+        values: (r, s) answers.
+        ground: sigma^2 / c, the variance of the noise over c.
+
+    Returns:
+        m, (r,) and p, (s,).
+    """
+    z = np.maximum(values + ground, 0.0)
+    clipped = np.maximum(values, 0.0)
+    column = clipped.sum(0)
+    if column.sum() <= 0:
+        return np.zeros(len(values)), np.full(values.shape[1], 1.0 / values.shape[1])
+    p = (column + 1e-9 * column.sum()) / (column.sum() * (1.0 + 1e-9 * len(column)))
+    m = clipped.sum(1)
+    for _ in range(200):
+        before = m
+        m = _scales(z, p, ground)
+        if m.sum() <= 0:
+            return m, p
+        q = _scales(z.T, m / m.sum(), ground)
+        if q.sum() <= 0:
+            return np.zeros_like(m), p
+        p = q / q.sum()
+        if np.allclose(m, before, rtol=1e-10, atol=1e-10):
+            break
+    return _scales(z, p, ground), p
+
+
+def _scales(z: Floats, p: Floats, ground: float) -> Floats:
+    """For each row of z, the m >= 0 with the largest sum of z log(m p + ground) - m p."""
+    if ground <= _FLAT:
+        rows: Floats = z.sum(1) / p.sum()
+        return rows
+    top = np.maximum(z.sum(1) / p.sum(), 1e-12)
+
+    def fall(m: Floats) -> tuple[Floats, Floats]:
+        mean = m[:, None] * p + ground
+        return p.sum() - (z * p / mean).sum(1), (z * p**2 / mean**2).sum(1)
+
+    start = np.clip((z - ground).sum(1) / p.sum(), 0.0, top)
+    fitted = root(fall, np.zeros_like(top), top, start)
+    return np.where(fall(np.zeros_like(top))[0] >= 0, 0.0, fitted)
+
+
+def _projected(tangent: Floats, weights: Floats, direction: Floats) -> Floats:
+    """What of directions, (cells, k), is orthogonal to a tangent space, (cells, q), in the metric of `weights`."""
+    bent = tangent * weights[:, None]
+    solution = np.linalg.lstsq(tangent.T @ bent, bent.T @ direction, rcond=1e-10)[0]
+    rest: Floats = direction - tangent @ solution
+    return rest
+
+
+def _tangent(m: Floats, p: Floats) -> Floats:
+    """Directions in which m_i p_j moves with m and with p, (r s, r + s)."""
+    rows, columns = len(m), len(p)
+    by_m = np.kron(np.eye(rows), p[:, None])
+    by_p = np.kron(m[:, None], np.eye(columns))
+    return np.hstack([by_m, by_p])
+
+
+def chi_squared(values: Floats, noise: NoiseLaw, most_records: int = 1) -> SignificanceTest:
+    """Pearson's test of independence in a noisy table, (r, s).
+
+    Without noise and with single records it is scipy's `chi2_contingency` without Yates' correction.
+    """
+    name = "chi-squared test of independence"
+    variance = noise.variance if noisy(noise) else 0.0
+    m, p = independent(values, variance / most_records)
+    if np.sum(m > 0) < 2 or np.sum(p > 0) < 2:
+        return SignificanceTest(name, 0.0, 0.0, None)
+    mean = np.outer(m, p)
+    spread = most_records * mean + variance
+    inside = spread > 0
+    safe = np.where(inside, spread, 1.0)
+    # what falls below zero tells nothing of dependence
+    statistic = float((np.where(inside, (values - mean) ** 2 - np.minimum(values, 0.0) ** 2, 0.0) / safe).sum())
+    flat = safe.ravel()
+    root_weight = np.where(inside.ravel(), 1.0 / np.sqrt(flat), 0.0)
+    tangent = _tangent(m, p) * root_weight[:, None]
+    basis, singular, _ = np.linalg.svd(tangent, full_matrices=False)
+    basis = basis[:, singular > 1e-9 * singular.max()]
+    leverage = np.where(inside.ravel(), 1.0 - (basis**2).sum(1), 0.0)
+    # a group that seems empty has a free scale, but its direction vanishes from no residual
+    df = float((np.sum(m > 0) - 1) * (np.sum(p > 0) - 1)) if variance == 0 else float(leverage.sum())
+    return SignificanceTest(name, max(statistic, 0.0), df, quadratic_p(statistic, leverage, flat, noise))
+
+
+def trend(values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1) -> SignificanceTest:
+    """Cochran and Armitage's test of a trend of a proportion over ordered groups, in a noisy table.
+
+    Args:
+        values: (r, 2); column 0 has the event.
+        scores: (r,), of the groups.
+        noise: in each cell.
+        most_records: c.
+
+    Without noise its statistic is that of statsmodels' `Table(...).test_ordinal_association`, with n for n - 1.
+    """
+    name = "Cochran-Armitage test of trend"
+    variance = noise.variance if noisy(noise) else 0.0
+    m, p = independent(values, variance / most_records)
+    if np.sum(m > 0) < 2 or min(p) <= 0:
+        return SignificanceTest(name, 0.0, 1.0, None)
+    mean = np.outer(m, p)
+    spread = np.maximum(most_records * mean + variance, _FLAT).ravel()
+    direction = np.outer(m * scores, [1.0, -1.0]).ravel() * p[0] * p[1]
+    rest = _projected(_tangent(m, p), 1.0 / spread, direction[:, None])[:, 0]
+    weights = rest / spread
+    information = float((rest**2 / spread).sum())
+    if information <= _FLAT:
+        return SignificanceTest(name, 0.0, 1.0, None)
+    # an answer below zero counts as zero where the fit is zero, too
+    statistic = float((weights * (np.where(mean > 0, values, np.maximum(values, 0.0)) - mean).ravel()).sum())
+    sampling = np.asarray(float((weights**2 * most_records * mean.ravel()).sum()))
+    p_value = float(linear_p(np.asarray(statistic), weights, sampling, noise))
+    return SignificanceTest(name, statistic / float(np.sqrt(information)), 1.0, p_value)

@@ -1,0 +1,91 @@
+"""Estimates of several sites: against statsmodels, and how often intervals cover."""
+
+import numpy as np
+import pytest
+from statsmodels.stats.meta_analysis import combine_effects
+
+from learner_node.analyses.between_sites import (
+    SiteEstimate,
+    between_sites,
+    dersimonian_laird,
+    hartung_knapp,
+    paule_mandel,
+    pooled,
+)
+
+VALUES = np.array([0.1, 0.8, -0.3, 0.5, 0.9])
+VARIANCES = np.array([0.04, 0.1, 0.02, 0.06, 0.2])
+
+
+def estimates(values=VALUES, variances=VARIANCES, noise=0.0):
+    return [SiteEstimate(f"s{i}", v, s, s * noise) for i, (v, s) in enumerate(zip(values, variances, strict=True))]
+
+
+def test_fixed_and_random_effects_are_statsmodels():
+    oracle = combine_effects(VALUES, VARIANCES, method_re="iterated", use_t=False)
+    result = between_sites(estimates())
+    assert result.q == pytest.approx(oracle.q, rel=1e-9)
+    assert result.tau_squared == pytest.approx(oracle.tau2, abs=1e-6)
+    assert result.fixed.value == pytest.approx(oracle.mean_effect_fe, abs=1e-9)
+    assert result.fixed.deviation == pytest.approx(oracle.sd_eff_w_fe, abs=1e-9)
+    assert result.random.value == pytest.approx(oracle.mean_effect_re, abs=1e-6)
+    assert result.random.deviation == pytest.approx(oracle.sd_eff_w_re_hksj, abs=1e-6)
+    moments = combine_effects(VALUES, VARIANCES, method_re="chi2")
+    assert dersimonian_laird(VALUES, VARIANCES) == pytest.approx(moments.tau2, abs=1e-9)
+
+
+def test_the_interval_of_tau_squared_is_where_q_leaves_its_law():
+    from scipy.stats import chi2
+
+    result = between_sites(estimates())
+    for end, level in ((result.tau_squared_low, 0.975), (result.tau_squared_high, 0.025)):
+        weights = 1 / (VARIANCES + end)
+        mean = (weights * VALUES).sum() / weights.sum()
+        q = (weights * (VALUES - mean) ** 2).sum()
+        assert q == pytest.approx(chi2.ppf(level, 4), rel=1e-6) or (end == 0 and q < chi2.ppf(level, 4))
+
+
+def test_heterogeneity_is_what_remains_beyond_the_noise():
+    """Equal true values: estimates that differ by noise alone are not heterogeneous."""
+    rng = np.random.default_rng(3)
+    noisy, blind = 0, 0
+    for _ in range(400):
+        values = rng.normal(0, np.sqrt(0.02 + 0.1), 6)
+        noisy += between_sites(estimates(values, np.full(6, 0.12), 0.1 / 0.12)).p < 0.05
+        blind += between_sites(estimates(values, np.full(6, 0.02))).p < 0.05
+    assert noisy < 40
+    assert blind > 200
+
+
+def test_heterogeneity_without_noise_is_the_larger_share():
+    result = between_sites(estimates(noise=0.7))
+    assert result.i_squared < result.i_squared_exact
+    assert between_sites(estimates()).i_squared_exact == pytest.approx(result.i_squared)
+
+
+def test_random_effects_hold_with_four_sites_and_dersimonian_and_laird_s_do_not():
+    rng = np.random.default_rng(5)
+    variances = np.array([0.02, 0.05, 0.1, 0.2])
+    held, normal, repeats = 0, 0, 1500
+    for _ in range(repeats):
+        values = rng.normal(0.0, np.sqrt(0.1 + variances))
+        random = hartung_knapp(values, variances, paule_mandel(values, variances))
+        held += random.low <= 0 <= random.high
+        interval = pooled(values, variances + dersimonian_laird(values, variances))
+        normal += interval.low <= 0 <= interval.high
+    error = 3 * np.sqrt(0.05 * 0.95 / repeats)
+    assert held / repeats > 0.95 - error
+    assert normal / repeats < 0.91
+
+
+def test_a_site_that_cannot_tell_is_not_left_out():
+    sites = [*estimates(), SiteEstimate("dark", None, np.inf)]
+    assert between_sites(sites) is None
+    assert between_sites([]) is None
+
+
+def test_one_site_has_no_differences():
+    result = between_sites(estimates()[:1])
+    assert result.random is None
+    assert result.prediction is None
+    assert result.fixed.value == pytest.approx(0.1)
