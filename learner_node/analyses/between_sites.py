@@ -185,5 +185,5 @@ def _typical(variances: Floats) -> float:
 
 def _share(tau_squared: float, variances: Floats) -> float:
     """tau^2 over tau^2 and the typical variance; 0 where both are 0."""
-    whole = tau_squared + _typical(np.maximum(variances, 0.0))
-    return tau_squared / whole if whole > 0 else 0.0
+    total = tau_squared + _typical(np.maximum(variances, 0.0))
+    return tau_squared / total if total > 0 else 0.0
