@@ -7,13 +7,14 @@ not load a library of data frames.
 import difflib
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
-from protocol.records import LABEL_STEPS, MISSING_CODE, Records
+from protocol.records import MISSING_CODE, Records, label_steps
 from protocol.schema import (
     FIRST_DAY,
     LAST_DAY,
@@ -83,6 +84,26 @@ def encode_and_mark_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records,
         np.column_stack(codes) if codes else np.empty((n, 0), np.int16),
     )
     return records, moved
+
+
+def encode_outcomes(frame: pl.DataFrame, schema: Schema) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    """Encode the outcomes of a data frame by the rules of `encode_frame`; raises as it does.
+
+    Returns:
+        Each outcome's column, (n,) float64 or int16 codes, for `Records.further`; and for each numeric one the number
+        of values that are clipped. Both are private.
+    """
+    require_columns([outcome.name for outcome in schema.outcomes], frame.columns)
+    columns: dict[str, NDArray[Any]] = {}
+    moved: dict[str, int] = {}
+    for outcome in schema.outcomes:
+        if isinstance(outcome, CategoricalAttribute):
+            columns[outcome.name] = _codes(frame[outcome.name], outcome)
+            continue
+        values = numbers_of(frame[outcome.name], outcome)
+        moved[outcome.name] = int(np.count_nonzero((values < outcome.lower) | (values > outcome.upper)))
+        columns[outcome.name] = np.clip(values, outcome.lower, outcome.upper)
+    return columns, moved
 
 
 def require_columns(declared: Sequence[str], there: Sequence[str]) -> None:
@@ -181,9 +202,7 @@ def encode_numeric_labels(column: pl.Series, bounds: tuple[float, float]) -> NDA
         ConfigurationError: a label is missing, infinite or no number. The error names the first such row (counted from
             1), never a value.
     """
-    lower, upper = bounds
-    shares = np.clip((encode_numbers(column, bounds) - lower) / (upper - lower), 0.0, 1.0)
-    return np.rint(shares * LABEL_STEPS).astype(np.uint16)
+    return label_steps(encode_numbers(column, bounds), bounds).astype(np.uint16)
 
 
 def encode_numbers(column: pl.Series, bounds: tuple[float, float]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 import math
 import re
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
@@ -128,6 +129,55 @@ class CategoricalAttribute(
 
 Attribute = NumericAttribute | CategoricalAttribute
 
+MOST_OUTCOMES = 100
+"""Most outcomes of a schema."""
+MOST_BINS = 1_000
+"""Most bins of a time to an event."""
+
+
+class TimeToEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long each record was followed, and what ended that: an event of some cause, or censoring.
+
+    Times count from a public origin, such as the day of the diagnosis. Bin j of `ends` holds the times t with
+    end[j-1] < t <= end[j]; the first one holds 0, too. Times after the last end, the horizon, are censored there.
+    """
+
+    time: Name  # a numeric outcome: when the record left, by an event or censored
+    event: Name  # the label, or a categorical outcome: why it left
+    censored: Name  # level of `event` that means that nothing had happened by then; all other levels are causes
+    entry: Name | None = None  # a numeric outcome: when the record came under observation; None: at time 0
+    # Ends of the bins in the unit of `time`, rising, above 0, the horizon last. Or
+    edges: Annotated[tuple[float, ...], msgspec.Meta(max_length=MOST_BINS)] = ()
+    bins: Annotated[int, msgspec.Meta(ge=1, le=MOST_BINS)] | None = None  # number of bins of equal width
+    horizon: float | None = None  # end of the last bin
+
+    def __post_init__(self) -> None:
+        where = "time_to_event"
+        msgspec.structs.force_setattr(self, "edges", tuple(map(float, self.edges)))
+        if self.horizon is not None:
+            msgspec.structs.force_setattr(self, "horizon", float(self.horizon))
+        if bool(self.edges) == (self.bins is not None):
+            raise ValueError(f"{where} needs either edges or bins, one of the two: the public ends of its bins")
+        if self.bins is not None and self.horizon is None:
+            raise ValueError(f"{where}: bins need a horizon, the end of the last one")
+        ends = self.ends
+        if not all(map(math.isfinite, ends)) or ends[0] <= 0 or any(b <= a for a, b in pairwise(ends)):
+            raise ValueError(f"{where}: ends of bins must be finite and strictly increasing, the first above 0")
+        if self.horizon is not None and ends[-1] != self.horizon:
+            beyond = "do not reach the horizon" if ends[-1] < self.horizon else "reach beyond the horizon"
+            raise ValueError(f"{where}: the bins end at {ends[-1]:g} and {beyond}, {self.horizon:g}; end them there")
+        names = [name for name in (self.time, self.event, self.entry) if name is not None]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{where}: time, event and entry must be different columns")
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Ends of the bins, rising, above 0; the last one is the horizon."""
+        if self.bins is None:
+            return self.edges
+        horizon = self.horizon or 0.0
+        return (*(horizon * number / self.bins for number in range(1, self.bins)), horizon)
+
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """The attributes of a record and its label: a class, or a number."""
@@ -140,6 +190,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     # (lower, upper) of a label that is a number; labels outside move to the nearer bound. None for classes.
     label_bounds: tuple[float, float] | None = None
     label_units: Units | None = None  # unit of measurement of a label that is a number
+    # Further columns that tables count, and that no hypothesis, feature map or source reads; their names differ from
+    # all of the above.
+    outcomes: Annotated[tuple[Attribute, ...], msgspec.Meta(max_length=MOST_OUTCOMES)] = ()
+    time_to_event: TimeToEvent | None = None  # which of them are a time and its event
 
     def __post_init__(self) -> None:
         names = [attribute.name for attribute in self.attributes]
@@ -147,6 +201,14 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise ValueError(
                 f"two attributes have the same name, {first_repeated(names)!r}; each column is declared once"
             )
+        all_names = names + [outcome.name for outcome in self.outcomes]
+        if len(set(all_names)) != len(all_names):
+            raise ValueError(
+                f"two attributes or outcomes have the same name, {first_repeated(all_names)!r}; each column is "
+                "declared once, as one of them"
+            )
+        if self.label in all_names[len(names) :]:
+            raise ValueError(f"the label {self.label!r} is also listed as an outcome; take it out of the outcomes")
         if self.label in names:
             raise ValueError(f"the label {self.label!r} is also listed as an attribute; take it out of the attributes")
         if bool(self.classes) == (self.label_bounds is not None):
@@ -163,22 +225,71 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"two classes have the same name, {first_repeated(self.classes)!r}; write it once")
         check_texts(self.classes, "class", LATER_MISSING_TEXTS)
+        if self.time_to_event is not None:
+            self._check_time_to_event(self.time_to_event)
+
+    def _check_time_to_event(self, spec: TimeToEvent) -> None:
+        where = "time_to_event"
+        for key, name in (("time", spec.time), ("entry", spec.entry)):
+            if name is None:
+                continue
+            outcome = self._outcome_by_name.get(name)
+            if not isinstance(outcome, NumericAttribute):
+                problem = f"{where}: {key} must name a numeric outcome, and {name!r} is none; declare it so"
+                raise ValueError(problem)  # noqa: TRY004 - msgspec wants a ValueError
+            if outcome.lower < 0:
+                raise ValueError(f"{where}: a time is never negative; declare {name!r} with lower = 0")
+            if outcome.upper < spec.ends[-1] and key == "time":
+                raise ValueError(
+                    f"{where}: {name!r} counts up to {outcome.upper:g}, below the horizon {spec.ends[-1]:g}; raise "
+                    "its upper bound, or lower the horizon"
+                )
+        if spec.event == self.label:
+            event: Attribute | None = self.variable(self.label)
+        else:
+            event = self._outcome_by_name.get(spec.event)
+        if not isinstance(event, CategoricalAttribute):
+            problem = f"{where}: event must name a categorical outcome or a label of classes; {spec.event!r} is neither"
+            raise ValueError(problem)  # noqa: TRY004 - msgspec wants a ValueError
+        if spec.censored not in event.levels:
+            raise ValueError(
+                f"{where}: censored must be a level of {spec.event!r}, and {spec.censored!r} is not declared; its "
+                f"levels are {', '.join(map(repr, event.levels[:20]))}"
+            )
+        if len(event.levels) < 2:
+            raise ValueError(f"{where}: {spec.event!r} has no level but the censored one; declare a cause")
 
     def find(self, name: str) -> Attribute | None:
-        """The attribute of that name, or None."""
+        """The attribute of that name, or None. Outcomes and label are none."""
         return self._by_name.get(name)
 
     def variable(self, name: str) -> Attribute | None:
-        """What can be counted by that name: an attribute, or the label, as a category or a number; None for others."""
+        """What tables count by that name: an attribute, an outcome, or the label; None if there is none.
+
+        The label is returned as a categorical attribute whose levels are its classes, or as a numeric one.
+        """
         if name != self.label:
-            return self.find(name)
+            return self.find(name) or self._outcome_by_name.get(name)
         if self.label_bounds is None:
             return CategoricalAttribute(self.label, self.classes)
         return NumericAttribute(self.label, *self.label_bounds, units=self.label_units or msgspec.UNSET)
 
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Levels of the event that are not the censored one, in order; () without a time to an event."""
+        spec = self.time_to_event
+        event = None if spec is None else self.variable(spec.event)
+        if spec is None or not isinstance(event, CategoricalAttribute):
+            return ()
+        return tuple(level for level in event.levels if level != spec.censored)
+
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
+
+    @cached_property
+    def _outcome_by_name(self) -> dict[str, Attribute]:
+        return {outcome.name: outcome for outcome in self.outcomes}
 
     @cached_property
     def level_codes(self) -> dict[str, dict[str, int]]:
@@ -190,10 +301,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         }
 
     def measure(self, name: str) -> str:
-        """What an attribute or the label is counted in, such as "mm Hg"; "" if that is not declared."""
+        """What an attribute, an outcome or the label is counted in, such as "mm Hg"; "" if that is not declared."""
         if name == self.label:
             return self.label_units or ""
-        attribute = self.find(name)
+        attribute = self.variable(name)
         return attribute.measure if isinstance(attribute, NumericAttribute) else ""
 
     def differences(self, other: "Schema") -> list[str]:
@@ -201,8 +312,13 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
         Descriptions do not count. Sentinels do not either: they say how one site writes a missing value.
         """
-        mine, theirs = ({a.name: meaning(a) for a in s.attributes} for s in (self, other))
-        names = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        names: list[str] = []
+        for key in ("attributes", "outcomes"):
+            mine, theirs = ({a.name: meaning(a) for a in getattr(s, key)} for s in (self, other))
+            names += [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+        names = list(dict.fromkeys(names))
+        if self.time_to_event != other.time_to_event:
+            names.append("time_to_event")
         if any(getattr(self, key) != getattr(other, key) for key in _LABEL_KEYS):
             names.append(self.label)
         return names
@@ -225,8 +341,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return ", ".join(texts[:5]), f"; {advice}, and convert" if advice else ""
 
     def declares(self, name: str) -> bool:
-        """Whether the name is an attribute's or the label's."""
-        return name in self._by_name or name == self.label
+        """Whether the name is an attribute's, an outcome's or the label's."""
+        return self.variable(name) is not None
 
 
 _LABEL_KEYS = ("label", "classes", "label_bounds", "label_units")

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ from protocol.record_frames import (
     count_moved_labels,
     encode_and_count_moved,
     encode_label_column,
+    encode_outcomes,
     require_columns,
 )
 from protocol.records import MISSING_CODE, Records
@@ -74,17 +76,22 @@ class PrivateDataset:
 
     def __init__(self, frame: pl.DataFrame, steward: SchemaFile, *, unit_key: bytes, cache_bytes: int) -> None:
         unit = () if steward.unit is None else (steward.unit,)
-        require_columns((steward.label, *unit, *(a.name for a in steward.attributes)), frame.columns)
+        require_columns(
+            (steward.label, *unit, *(a.name for a in (*steward.attributes, *steward.outcomes))), frame.columns
+        )
         if frame.is_empty():
             raise ConfigurationError("there are no records")
         records, moved = encode_and_count_moved(frame, steward.schema)
         labels = encode_label_column(frame[steward.label], steward.schema)
-        doubts = complaints_about(records, moved)
+        outcomes, moved_outcomes = encode_outcomes(frame, steward.schema)
+        records = records.with_further({steward.label: labels, **outcomes})
+        doubts = complaints_about(records, {**moved, **moved_outcomes})
         units: list[bytes] | None = None
         if steward.unit is not None:
             names = unit_names(frame[steward.unit])
             rows = bounded_rows(names, records, labels, steward.most_records_per_unit, unit_key)
-            records, labels = records.take(rows), labels[rows]
+            records = records.take(rows)
+            labels = records.column(steward.label)
             units = [names[row].encode() for row in rows]
         doubts += _complaints_about_labels(frame[steward.label], labels, steward) + _complaints_about_size(
             len(records), steward
@@ -136,8 +143,12 @@ class PrivateDataset:
         sentinels by themselves: one that is declared counts by what it changes in the encoded records. Without the key
         the digest reveals nothing. Only the steward's machine may have digest or key.
         """
-        attributes = tuple(_bare(attribute) for attribute in self.schema.attributes)
-        schema = encode(msgspec.structs.replace(self.schema, attributes=attributes, label_units=None))
+        attributes, outcomes = (
+            tuple(_bare(attribute) for attribute in variables)
+            for variables in (self.schema.attributes, self.schema.outcomes)
+        )
+        bare = {"attributes": attributes, "outcomes": outcomes, "label_units": None, "time_to_event": None}
+        schema = encode(msgspec.structs.replace(self.schema, **bare))
         mac = hmac.new(key, b"expril/2 data version", "sha256")
         for part in (schema, b"".join(sorted(self._record_digests()))):
             mac.update(len(part).to_bytes(8, "big") + part)
@@ -189,12 +200,19 @@ class PrivateDataset:
         """SHA-256 of each record that counts, computed block by block, since a copy of all records is large."""
         for start in range(0, len(self._labels), _BLOCK):
             block = slice(start, start + _BLOCK)
-            numeric = self._records.numeric[block]
-            numbers = np.where(np.isnan(numeric), np.nan, numeric + 0.0).astype("<f8")  # one NaN, one zero
-            codes, labels = self._records.categorical[block].astype("<i2"), self._labels[block].astype("<u2")
-            parts = (numbers, codes, labels[:, None])
+            numbers, codes = _plain(self._records.numeric[block]), _plain(self._records.categorical[block])
+            labels = self._labels[block].astype("<u2")
+            outcomes = [_plain(self._records.column(outcome.name)[block]) for outcome in self.schema.outcomes]
+            parts = (numbers, codes, labels[:, None], *(column[:, None] for column in outcomes))
             rows = np.hstack([np.ascontiguousarray(part).view(np.uint8) for part in parts])
             yield from (hashlib.sha256(row.tobytes()).digest() for row in rows)
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Values or codes in the one form in which they are digested."""
+    if values.dtype.kind != "f":
+        return values.astype("<i2")
+    return np.where(np.isnan(values), np.nan, values + 0.0).astype("<f8")  # one NaN, one zero
 
 
 def _bare(attribute: Attribute) -> Attribute:
@@ -217,7 +235,8 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
         moved: of `encode_and_count_moved`.
     """
     texts = []
-    for attribute in records.schema.attributes:
+    outcomes = tuple(outcome for outcome in records.schema.outcomes if outcome.name in records.further)
+    for attribute in (*records.schema.attributes, *outcomes):
         column = records.column(attribute.name)
         if isinstance(attribute, NumericAttribute):
             missing, strange = int(np.count_nonzero(np.isnan(column))), moved[attribute.name]
@@ -291,6 +310,7 @@ def bounded_rows(
     The choice for a unit depends on its name, its records and the key; not on other units, nor on the order of
     the rows. Identical records of one unit are interchangeable.
     """
+    outcomes = [records.further[outcome.name] for outcome in records.schema.outcomes]
     by_unit: dict[str, list[int]] = {}
     for row, unit in enumerate(units):
         by_unit.setdefault(unit, []).append(row)
@@ -304,6 +324,7 @@ def bounded_rows(
         ranks = {}
         for row in rows:
             content = records.numeric[row].tobytes() + records.categorical[row].tobytes() + labels[row].tobytes()
+            content += b"".join(column[row].tobytes() for column in outcomes)
             ranks[row] = (hmac.digest(key, head + content, "sha256"), row)
         chosen += sorted(rows, key=ranks.__getitem__)[:most]
     return np.sort(np.array(chosen, np.intp))

@@ -11,10 +11,12 @@ from protocol.errors import ConfigurationError
 from protocol.odds import PrivacyUnit
 from protocol.schema import (
     MOST_CLASSES,
+    MOST_OUTCOMES,
     Attribute,
     CategoricalAttribute,
     Name,
     Schema,
+    TimeToEvent,
     Units,
     check_texts,
     day_number,
@@ -37,13 +39,17 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # declared approximate number of records; public, a round figure
     round_size: Annotated[int, msgspec.Meta(ge=1, le=2**40)] | None = None
     description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""  # for people
+    # further columns that tables count, and that no model reads, such as the time of follow-up
+    outcomes: Annotated[tuple[Attribute, ...], msgspec.Meta(max_length=MOST_OUTCOMES)] = ()
+    time_to_event: TimeToEvent | None = None  # which of them are a time and its event, and the bins of the time
 
     def __post_init__(self) -> None:
         if self.unit is None and self.most_records_per_unit != 1:
             raise ValueError("most_records_per_unit needs a unit column; write unit = its name")
-        if self.unit is not None and self.unit in (self.label, *(a.name for a in self.attributes)):
-            raise ValueError(f"the unit column {self.unit!r} is also the label or an attribute; it can be one of them")
-        for attribute in self.attributes:
+        if self.unit is not None and self.unit in (self.label, *(a.name for a in (*self.attributes, *self.outcomes))):
+            also = "the label or an attribute" if self.unit not in {a.name for a in self.outcomes} else "an outcome"
+            raise ValueError(f"the unit column {self.unit!r} is also {also}; it can be one of them")
+        for attribute in (*self.attributes, *self.outcomes):
             if isinstance(attribute, CategoricalAttribute):
                 check_texts(attribute.levels, f"attribute {attribute.name!r}: level")
         check_texts(self.classes, "class")
@@ -58,6 +64,8 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             classes=self.classes,
             label_bounds=self.label_bounds,
             label_units=self.label_units,
+            outcomes=self.outcomes,
+            time_to_event=self.time_to_event,
         )
 
     @property
@@ -91,8 +99,8 @@ def _check_finished(file: dict[str, Any], where: str) -> None:
 
     A single key that is missing is the business of `convert`.
     """
-    tables = file.get("attributes")
-    tables = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    tables = [table for key in _TABLES if isinstance(rows := file.get(key), list) for table in rows]
+    tables = [table for table in tables if isinstance(table, dict)]
     needs: dict[str, list[str]] = {"a kind": [], "bounds": [], "levels": [], "a day for days_since": []}
     for number, table in enumerate(tables, start=1):
         for need in _needs(table):
@@ -116,6 +124,8 @@ def _check_finished(file: dict[str, Any], where: str) -> None:
     raise ConfigurationError(f'{where} is unfinished: {"; ".join(parts)}; write them in the place of each "{OPEN}"')
 
 
+_TABLES = ("attributes", "outcomes")
+"""Keys of a schema file that hold a list of columns."""
 _FILLED = ("kind", "lower", "upper", "levels", "days_since")
 """Keys of an attribute that may be open in a draft."""
 
@@ -149,10 +159,8 @@ def _surplus(tables: list[dict[str, Any]]) -> list[str]:
 
 def _in_days(file: dict[str, Any]) -> dict[str, Any]:
     """The file with dates as a card has them: an attribute's bounds as days since its `days_since`, others as texts."""
-    attributes = file.get("attributes")
-    if not isinstance(attributes, list):
-        return file
-    return file | {"attributes": [_attribute_in_days(attribute) for attribute in attributes]}
+    lists = {key: rows for key in _TABLES if isinstance(rows := file.get(key), list)}
+    return file | {key: [_attribute_in_days(attribute) for attribute in rows] for key, rows in lists.items()}
 
 
 def _attribute_in_days(attribute: Any) -> Any:

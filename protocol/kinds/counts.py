@@ -19,7 +19,7 @@ from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
-from protocol.partitions import Partition, ScoreBins
+from protocol.partitions import CrossBins, Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
@@ -231,7 +231,7 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
         if outline.most_squared_error is not None and not kind.ranged:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
-        partitions = _read_partitions(outline, kind.columns(schema), schema, limits)
+        partitions = _read_partitions(outline, kind, schema, limits)
         if hypothesis is not None:
             _check_parameters(hypothesis, limits, "body.hypothesis")
             hypothesis.check(schema, "body.hypothesis")
@@ -281,8 +281,11 @@ class Counts(QueryKind):
         return numbers
 
 
-def _read_partitions(outline: _Outline, columns: int, schema: Schema, limits: CountsLimits) -> tuple[Partition, ...]:
+def _read_partitions(
+    outline: _Outline, kind: ReleaseKind, schema: Schema, limits: CountsLimits
+) -> tuple[Partition, ...]:
     """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
+    columns = kind.columns(schema)
     most_cells = limits.cells * _PAIR // max(columns, _PAIR)
     cells = 0
     partitions = []
@@ -297,6 +300,10 @@ def _read_partitions(outline: _Outline, columns: int, schema: Schema, limits: Co
             numbers = f" of {columns} numbers" if columns > _PAIR else ""
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
         partition.check(schema, where)
+        if not kind.reads_label and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
+            # The release promises that no number hangs on a label.
+            limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
         partitions.append(partition)
     return tuple(partitions)
 

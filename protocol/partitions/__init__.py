@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.partitions.cross_bins import Condition, CrossBins
 from protocol.partitions.feature_bins import FeatureBins, ProductBins
 from protocol.partitions.nearest_centre import NearestCentre
 from protocol.partitions.projection_bins import ProjectionBins, ScoreBins
@@ -17,7 +18,7 @@ from protocol.partitions.tree_leaves import TreeLeaves
 from protocol.records import Records
 from protocol.schema import Schema
 
-Partition = FeatureBins | NearestCentre | ProductBins | ScoreBins | ProjectionBins | TreeLeaves
+Partition = FeatureBins | NearestCentre | ProductBins | ScoreBins | ProjectionBins | TreeLeaves | CrossBins
 
 PARTITION_KINDS: dict[str, type[Partition]] = {
     "feature_bins": FeatureBins,
@@ -26,6 +27,7 @@ PARTITION_KINDS: dict[str, type[Partition]] = {
     "score_bins": ScoreBins,
     "projection_bins": ProjectionBins,
     "tree_leaves": TreeLeaves,
+    "cross_bins": CrossBins,
 }
 
 
@@ -51,6 +53,8 @@ class AnyPartition(Protocol):
 __all__ = [
     "PARTITION_KINDS",
     "AnyPartition",
+    "Condition",
+    "CrossBins",
     "FeatureBins",
     "NearestCentre",
     "Partition",

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
 from protocol.partitions.grid_edges import search_cost, search_once
-from protocol.records import MISSING_CODE, Records
+from protocol.records import LABEL_STEPS, MISSING_CODE, Records, label_steps
 from protocol.refusals import RefusalCode
-from protocol.schema import CategoricalAttribute, Name, NumericAttribute, Schema
+from protocol.schema import Attribute, CategoricalAttribute, Name, NumericAttribute, Schema
 
 
 class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknown_fields=True):
@@ -34,9 +34,15 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
 
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) unless the edges are finite, increasing and fit the attribute."""
-        attribute = schema.find(self.attribute)
+        self.check_as(schema.find(self.attribute), field)
+
+    def check_as(self, attribute: Attribute | None, field: str, noun: str = "an attribute of the card") -> None:
+        """Raise RemoteProtocolError(BAD_QUERY) unless the edges fit what the card declares by the attribute's name.
+
+        `attribute` is None if the card has no such `noun`.
+        """
         if attribute is None:
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", "an attribute of the card")
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.attribute", noun)
         if isinstance(attribute, CategoricalAttribute) and self.edges:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, f"{field}.edges", "none for a categorical attribute")
         rising = all(map(operator.lt, self.edges, self.edges[1:]))
@@ -47,7 +53,7 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
 
     def cell_count(self, schema: Schema) -> int:
         """Number of cells k, with the one for missing values."""
-        attribute = None if self.edges else schema.find(self.attribute)
+        attribute = None if self.edges else schema.variable(self.attribute)
         if isinstance(attribute, CategoricalAttribute):
             return len(attribute.levels) + 2
         return len(self.edges) + 2
@@ -61,16 +67,28 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
         return search_once(self.edges)
 
     def cells(self, records: Records) -> NDArray[np.intp]:
-        """The bin of each record, shape (n,). Only comparisons are used, so it is exact."""
+        """The bin of each record, shape (n,). Only comparisons are used, so it is exact.
+
+        A label that is a number is held in whole steps of its range. It is compared with the edges in the same steps.
+        """
+        schema = records.schema
         column = records.column(self.attribute)
-        last = self.cell_count(records.schema) - 1
-        if isinstance(records.schema.find(self.attribute), NumericAttribute):
+        last = self.cell_count(schema) - 1
+        if self.attribute == schema.label and schema.label_bounds is not None:
+            return np.searchsorted(_steps_of(self.edges, schema.label_bounds), column, side="right")
+        if isinstance(schema.variable(self.attribute), NumericAttribute):
             bins = np.searchsorted(np.asarray(self.edges, np.float64), column, side="right")
             missing = np.isnan(column)
         else:
             bins = column.astype(np.intp)
             missing = column == MISSING_CODE
         return np.where(missing, last, bins)
+
+
+def _steps_of(edges: tuple[float, ...], bounds: tuple[float, float]) -> NDArray[np.int64]:
+    """Edges of a numeric label, rounded to its grid as labels are, (b,) in 0 .. 4097; no label reaches 4097."""
+    values = np.asarray(edges, np.float64)
+    return np.where(values > bounds[1], LABEL_STEPS + 1, label_steps(values, bounds)).astype(np.int64)
 
 
 class ProductBins(msgspec.Struct, frozen=True, tag="product_bins", forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ def numbers_of(dataset: PrivateDataset, name: str) -> NDArray[np.float64]:
     if schema.label_bounds is not None and name == schema.label:
         lower, upper = schema.label_bounds
         return lower + (upper - lower) * (dataset.labels / LABEL_STEPS)
-    values: NDArray[np.float64] = dataset.records.column(name)  # type: ignore[assignment]
+    values: NDArray[np.float64] = dataset.records.column(name)
     return values
 
 
