@@ -9,23 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.analyses.noise_law import NoiseLaw
+from protocol.partitions.cross_bins import CrossBins, Range
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.schema import CategoricalAttribute, Schema
 
 Floats = NDArray[np.float64]
 OTHER, MISSING = "other", "missing"
-
-
-@dataclass(frozen=True)
-class Range:
-    """A condition of a filter: the variable's bin is one of some.
-
-    A condition on a category names levels: `bins` has no edges, and `cells` are their codes. One on a number holds its
-    edges, and `cells` are the numbers of the bins that are inside.
-    """
-
-    bins: FeatureBins
-    cells: tuple[int, ...]  # in 0 .. k-1, not empty, increasing
 
 
 @dataclass(frozen=True)
@@ -39,6 +28,15 @@ class TableQuestion:
     factors: tuple[FeatureBins, ...]  # axes of the table, in order, one at least
     within: tuple[Range, ...] = ()  # records that count satisfy all of these; () counts all records
     weight: Fraction = Fraction(1)  # its share of the analysis' epsilon is its weight over the sum of all its weights
+
+    @property
+    def partition(self) -> CrossBins:
+        """The partition that counts it: the cells of its factors, the last factor fastest, and one outside a filter."""
+        return CrossBins(self.factors, self.within)
+
+    def release(self, schema: Schema) -> str:
+        """The release kind that may count it: one that reads labels only where it reads more than attributes."""
+        return "outcome_counts" if self.partition.beyond_attributes(schema) else "mass"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from protocol.errors import ConfigurationError
 from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts
 from protocol.messages import Card
 from protocol.partitions import Partition
-from protocol.partitions.feature_bins import ProductBins
 from protocol.plans import Plan
 from protocol.query_kind import Kinds
 from protocol.rationals import MOST, Rational, parse_rational
@@ -145,10 +144,7 @@ def draft(tables: Tables, schema: Schema, cards: Mapping[str, Card], pooling: Po
 
 def release_kind(question: TableQuestion, schema: Schema) -> str:
     """The release kind of a table."""
-    variables = variables_of(question)
-    if all(schema.find(name) is not None for name in variables):
-        return "mass"
-    raise ConfigurationError("tables of the label are not asked yet")
+    return question.release(schema)
 
 
 def variables_of(question: TableQuestion) -> list[str]:
@@ -158,11 +154,7 @@ def variables_of(question: TableQuestion) -> list[str]:
 
 def partition_of(question: TableQuestion) -> Partition:
     """The partition that counts a table."""
-    if not question.within and len(question.factors) == 1:
-        return question.factors[0]
-    if not question.within and len(question.factors) == 2:
-        return ProductBins(*question.factors)
-    raise ConfigurationError("tables of more than two factors are not asked yet")
+    return question.partition
 
 
 def read_table(

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.partitions.cross_bins import Condition, CrossBins
+from protocol.partitions.cross_bins import CrossBins, Range
 from protocol.partitions.feature_bins import FeatureBins, ProductBins
 from protocol.partitions.nearest_centre import NearestCentre
 from protocol.partitions.projection_bins import ProjectionBins, ScoreBins
@@ -53,13 +53,13 @@ class AnyPartition(Protocol):
 __all__ = [
     "PARTITION_KINDS",
     "AnyPartition",
-    "Condition",
     "CrossBins",
     "FeatureBins",
     "NearestCentre",
     "Partition",
     "ProductBins",
     "ProjectionBins",
+    "Range",
     "ScoreBins",
     "TreeLeaves",
 ]

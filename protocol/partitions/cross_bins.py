@@ -31,7 +31,7 @@ CELL_ONCE = 1_000
 """Work per allowed bin of reading and checking its number."""
 
 
-class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A condition of a filter: the record's bin is one of `cells`.
 
     Of a category the cells are the codes of levels, then "other", then missing; of a number they are its bins, then
@@ -63,7 +63,7 @@ class CrossBins(msgspec.Struct, frozen=True, tag="cross_bins", forbid_unknown_fi
     """
 
     factors: Annotated[tuple[FeatureBins, ...], msgspec.Meta(min_length=1, max_length=MOST_FACTORS)]
-    within: Annotated[tuple[Condition, ...], msgspec.Meta(max_length=MOST_CONDITIONS)] = ()
+    within: Annotated[tuple[Range, ...], msgspec.Meta(max_length=MOST_CONDITIONS)] = ()
 
     def check(self, schema: Schema, field: str) -> None:
         """Raise RemoteProtocolError(BAD_QUERY) unless factors and conditions fit variables of the schema."""

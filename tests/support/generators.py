@@ -34,10 +34,12 @@ from protocol.messages import (
 )
 from protocol.partitions import (
     PARTITION_KINDS,
+    CrossBins,
     FeatureBins,
     NearestCentre,
     ProductBins,
     ProjectionBins,
+    Range,
     ScoreBins,
     TreeLeaves,
 )
@@ -142,6 +144,17 @@ def units_on_grid(most):
 
 
 @st.composite
+def cross_bins_of(draw, schema):
+    """Products of one to three factors, now and then of a variable with itself, with up to two conditions."""
+    factors = tuple(draw(st.lists(feature_bins_of(schema), min_size=1, max_size=3)))
+    conditions = []
+    for bins in draw(st.lists(feature_bins_of(schema), max_size=2)):
+        cells = draw(st.sets(st.integers(0, bins.cell_count(schema) - 1), min_size=1, max_size=4))
+        conditions.append(Range(bins, tuple(sorted(cells))))
+    return CrossBins(factors, tuple(conditions))
+
+
+@st.composite
 def nearest_centres_of(draw, schema):
     """Few centres, some of them equal."""
     features = draw(feature_maps_of(schema))
@@ -223,6 +236,7 @@ PARTITIONS = {
     "score_bins": score_bins_of,
     "projection_bins": projection_bins_of,
     "tree_leaves": tree_leaves_of,
+    "cross_bins": cross_bins_of,
 }
 """What draws each kind; a test says that no registered kind lacks one."""
 
