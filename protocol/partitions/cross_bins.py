@@ -78,8 +78,8 @@ class CrossBins(msgspec.Struct, frozen=True, tag="cross_bins", forbid_unknown_fi
 
     def multiply_adds(self) -> int:
         """Work of all searches for one record, and of joining and filtering."""
-        own = JOIN_COST * len(self.factors) + CONDITION_COST * len(self.within)
-        return own + sum(bins.multiply_adds() for bins in self._all_bins())
+        joining = JOIN_COST * len(self.factors) + CONDITION_COST * len(self.within)
+        return joining + sum(bins.multiply_adds() for bins in self._all_bins())
 
     def multiply_adds_once(self) -> int:
         """Work of preparing all bins and the filter."""
