@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from learner_node.analyses.parts import read_parts
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.budget import MOST_PURPOSE, Budget
 from learner_node.study.doubts import require_confirmed
@@ -17,6 +18,9 @@ from protocol.errors import ConfigurationError
 from protocol.identity import BEGIN, read_identity
 from protocol.rationals import parse_rational
 from protocol.strict_toml import decode_text, read_toml
+
+if TYPE_CHECKING:
+    from learner_node.analyses.part import Part
 
 MOST_LIFETIME = 30 * 86_400
 """Longest validity of a request, seconds: 30 days, for requests sent by post. A curator's policy may allow less."""
@@ -48,6 +52,14 @@ secret = "superexec.secret"
 # lifetime_seconds = 2_592_000
 """
 
+OF_MODELS: dict[str, Any] = {
+    "source": "",
+    "strategy": DEFAULT_STRATEGY,
+    "options": {},
+    "validate": None,
+    "recalibrate": False,
+}
+"""Keys that a study of analyses leaves at these defaults."""
 Written = int | float | str
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Lifetime = Annotated[int, msgspec.Meta(ge=60, le=MOST_LIFETIME)]
@@ -66,9 +78,9 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The study file, described in docs/learner.md. Paths are relative to its folder."""
 
     title: Text
-    source: str
     epsilon: Written
     curators: dict[str, str]
+    source: str = ""  # of a model; analyses need none
     purpose: Annotated[str, msgspec.Meta(max_length=MOST_PURPOSE)] = ""
     learner: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] = "learner"
     key: str = "learner.pem"
@@ -90,6 +102,12 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wait_seconds: Wait = 0.0
     superlink: Link | None = None
     folder: str = ""
+    analyses: tuple[dict[str, Any], ...] = ()  # tables of `learner_node.analyses.parts`, asked instead of a model
+
+    @property
+    def parts(self) -> "tuple[Part, ...]":
+        """The analyses; empty where a model is asked. Raises ConfigurationError: one of them has an error."""
+        return read_parts(self.analyses, where="the study's file")
 
     @property
     def budget(self) -> Budget:
@@ -114,6 +132,7 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
         raise ConfigurationError(
             f'{where}: recalibrate needs the answers of a validation; add validate = "1/4", or leave recalibrate out'
         )
+    _check_analyses(study, where)
     try:
         check_options(study.strategy, study.options)
         study.pool  # noqa: B018 - the error
@@ -127,6 +146,23 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
         if epsilon is not None and not study.large_epsilon:
             require_confirmed([epsilon], how=f"large_epsilon = true, in {where} ({key})")
     return study
+
+
+def _check_analyses(study: StudyFile, where: str) -> None:
+    """Raise ConfigurationError: an analysis has an error, or the file asks a model and analyses at once, or neither."""
+    if not study.analyses:
+        if not study.source:
+            raise ConfigurationError(
+                f"{where}: source is missing: a model needs unlabelled records; or write [[analyses]], which need none"
+            )
+        return
+    for key, default in OF_MODELS.items():
+        if getattr(study, key) != default:
+            raise ConfigurationError(
+                f"{where}: {key} is of a model, and [[analyses]] are asked instead of one; leave one of them out, or "
+                "write a study's file for each"
+            )
+    read_parts(study.analyses, where=where)
 
 
 def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dict[str, bytes]:
@@ -155,7 +191,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
     """Digest of everything that decides the course of a study: file, curators' keys, source and learner's key.
 
     The SuperLink's address and the waiting times are left out: they may change while a study goes on. `curators` maps
-    names to public keys; `source` is the SHA-256 of the source's file; `learner` is a public key.
+    names to public keys; `source` is the SHA-256 of the source's file, empty without one; `learner` is a public key.
     """
     settings = [
         study.purpose,
@@ -170,6 +206,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         list(curators.items()),
         source,
         learner,
+        *([msgspec.json.encode(study.analyses, order="sorted")] if study.analyses else []),
     ]
     return digest(b"expril/2 study" + encode(settings))
 

@@ -12,11 +12,12 @@ from statistics import median
 from typing import Any
 
 import msgspec
-import polars as pl
 
 from learner_node.analyses.noisy_table import NoisyTable, TableAnswers
-from learner_node.analyses.part import Part, Result
-from learner_node.analyses.plan import Draft, Query, check_parts, draft, questions_of, read_table, split
+from learner_node.analyses.part import Part
+from learner_node.analyses.parts import check_parts
+from learner_node.analyses.plan import Draft, Query, draft, questions_of, read_table, split
+from learner_node.analyses.results import Analyses
 from learner_node.study.budget import MOST_PURPOSE, Budget, Purpose, words_for
 from learner_node.study.cards import (
     common_schema,
@@ -33,88 +34,19 @@ from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
 from protocol.limits import ASSUMED_ROUND_SIZE
 from protocol.messages import Card
-from protocol.rationals import written
 from protocol.schema import Schema
 
 REMEDY = "epsilon or the analyses"
 
 
 @dataclass(frozen=True)
-class AnalysisStudy:
-    """What the curators' answers say of each analysis."""
+class AnalysisStudy(Analyses):
+    """The analyses of a study, and the study, with its transcripts and outcomes."""
 
-    results: Mapping[str, Result]  # of each part, by its name, in the order of the plan
-    parts: tuple[Part, ...]
-    answers: Mapping[str, TableAnswers]  # the raw tables of each part, by its name
-    schema: Schema  # of the cards
-    curators: tuple[str, ...]  # whose records are counted
-    pooling: Pooling
-    epsilon_claimed: Fraction  # exact cost of the plan at the costliest curator
-    epsilon_spent: Mapping[str, Fraction]  # curator -> exact epsilon that its receipts charge to this study
-    left_out: Mapping[str, str]  # curators whose answers are not used -> why
-    population: str  # which records count, in words; "" where each record is a privacy unit
     study: Study
 
-    def __getitem__(self, name: str) -> Result:
-        """The result of the part of that name. Raises KeyError: there is none."""
-        return self.results[name]
-
-    def epsilon_of(self, name: str) -> Fraction:
-        """Exact cost of one part at the costliest curator."""
-        return self.answers[name].epsilon
-
-    def to_text(self) -> str:
-        """A text for a terminal: each part, and what was spent."""
-        plural = "s" if len(self.curators) > 1 else ""
-        sums = "; only their sum was opened" if self.pooling.secure else ""
-        many = "analyses" if len(self.results) > 1 else "analysis"
-        cost, count = written(self.epsilon_claimed), len(self.curators)
-        lines = [f"{len(self.results)} {many} at epsilon {cost} by {count} curator{plural}{sums}; 95 % intervals"]
-        for name, result in self.results.items():
-            lines += ["", f"{name} (epsilon {written(self.epsilon_of(name))})", result.to_text()]
-        if self.population:
-            lines += ["", f"Here {self.population}."]
-        lines += [f"Left out: {name}: {why}." for name, why in self.left_out.items()]
-        return "\n".join(lines)
-
-    def to_builtins(self) -> dict[str, Any]:
-        """The same as JSON: dictionaries, lists, strings, numbers and None."""
-        kinds = {part.name: msgspec.to_builtins(part)["kind"] for part in self.parts}
-        return {
-            "epsilon_claimed": str(self.epsilon_claimed),
-            "epsilon_spent": {name: str(value) for name, value in self.epsilon_spent.items()},
-            "curators": list(self.curators),
-            "left_out": dict(self.left_out),
-            "pooling": self.pooling.method,
-            "population": self.population,
-            "analyses": [
-                {
-                    "name": name,
-                    "kind": kinds[name],
-                    "epsilon": str(self.epsilon_of(name)),
-                    "result": result.to_builtins(),
-                }
-                for name, result in self.results.items()
-            ],
-        }
-
-    def to_frames(self) -> dict[str, pl.DataFrame]:
-        """Tables for CSV, by "part" or "part-table"."""
-        return {
-            name if table in ("", name) else f"{name}-{table}": frame
-            for name, result in self.results.items()
-            for table, frame in result.to_frames().items()
-        }
-
-    def methods(self) -> list[str]:
-        """Sentences of the methods paragraph, those of each part once."""
-        return list(dict.fromkeys(sentence for result in self.results.values() for sentence in result.methods()))
-
     def __repr__(self) -> str:
-        return (
-            f"<AnalysisStudy at epsilon {written(self.epsilon_claimed)}: {', '.join(self.results)}, "
-            f"{len(self.curators)} curators>"
-        )
+        return f"<AnalysisStudy: {', '.join(part.name for part in self.parts)}; {self.headline}>"
 
 
 def analyse(
@@ -160,7 +92,6 @@ def analyse(
     names = study.survivors
     answers = _answers(study, request, agreed, {name: cards[name] for name in agreed.names}, names)
     return AnalysisStudy(
-        results={part.name: part.read(answers[part.name]) for part in parts},
         parts=tuple(parts),
         answers=answers,
         schema=schema,

@@ -5,13 +5,17 @@ part of it is read: a study file without analyses loads none.
 """
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learner_node.analyses.part import Part
 from protocol.errors import ConfigurationError
 from protocol.mistakes import first_repeated
+from protocol.rationals import Rational, parse_rational
 from protocol.strict_toml import convert, suggest
+
+if TYPE_CHECKING:
+    from learner_node.analyses.part import Part
 
 PART_KINDS: dict[str, str] = {}
 """Tag of a part -> "module:class" of its struct."""
@@ -23,20 +27,39 @@ def part_kind(kind: str) -> type[Any]:
     return struct
 
 
-def read_parts(tables: Sequence[Mapping[str, Any]], *, where: str) -> tuple[Part, ...]:
+def read_parts(tables: Sequence[Mapping[str, Any]], *, where: str) -> "tuple[Part, ...]":
     """Parts of a plan from a file's `[[analyses]]` tables.
 
     Raises ConfigurationError: a kind is unknown, a key is misspelt, missing or wrong, or two parts have one name.
     """
-    parts = []
+    parts: list[Part] = []
     for number, table in enumerate(tables, 1):
         place = f"{where}: analyses[{number}]"
         kind = table.get("kind")
         if kind not in PART_KINDS:
             kinds = ", ".join(PART_KINDS)
             raise ConfigurationError(f"{place}: kind must be one of {kinds}{suggest(str(kind), list(PART_KINDS))}")
-        part: Part = convert(dict(table), part_kind(kind), where=place)
-        parts.append(part)
-    if again := first_repeated([part.name for part in parts]):
-        raise ConfigurationError(f"{where}: two analyses have the name {again!r}; give each a name of its own")
+        parts.append(convert(dict(table), part_kind(kind), where=place))
+    try:
+        check_parts(parts)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
     return tuple(parts)
+
+
+def check_parts(parts: "Sequence[Part]") -> None:
+    """Raise ConfigurationError: there is no part, two have one name, or a weight is not positive."""
+    if not parts:
+        raise ConfigurationError("no analysis is asked for; name at least one")
+    if again := first_repeated([part.name for part in parts]):
+        raise ConfigurationError(f"two analyses have the name {again!r}; give each a name of its own")
+    for part in parts:
+        weight_of(part)
+
+
+def weight_of(part: "Part") -> Fraction:
+    """The weight of a part's share of epsilon. Raises ConfigurationError: it is no positive rational."""
+    try:
+        return parse_rational(part.weight.fraction if isinstance(part.weight, Rational) else part.weight)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"analysis {part.name!r}: weight: {error}") from None

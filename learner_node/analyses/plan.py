@@ -15,6 +15,7 @@ import numpy as np
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableQuestion
 from learner_node.analyses.part import Part
+from learner_node.analyses.parts import weight_of
 from learner_node.kinds.counts import CountsAnswer, tightest
 from learner_node.strategies.base import summed
 from learner_node.study.plan import counts_limits, secure_pool
@@ -25,7 +26,7 @@ from protocol.messages import Card
 from protocol.partitions import Partition
 from protocol.plans import Plan
 from protocol.query_kind import Kinds
-from protocol.rationals import MOST, Rational, parse_rational
+from protocol.rationals import MOST, Rational
 from protocol.schema import Schema
 from protocol.strict_toml import suggest
 
@@ -65,17 +66,6 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     left_out: dict[str, str] = {}
 
 
-def check_parts(parts: Sequence[Part]) -> None:
-    """Raise ConfigurationError: there is no part, two have one name, or a weight is not positive."""
-    if not parts:
-        raise ConfigurationError("no analysis is asked for; name at least one")
-    names = [part.name for part in parts]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigurationError(f"two analyses have the name {twice[0]!r}; give each a name of its own")
-    for part in parts:
-        _weight(part)
-
-
 def questions_of(parts: Sequence[Part], schema: Schema) -> tuple[tuple[TableQuestion, ...], ...]:
     """The tables of each part. Raises ConfigurationError, which names the part; it depends on no record."""
     tables = []
@@ -105,11 +95,11 @@ def split(parts: Sequence[Part], schema: Schema, epsilon: Fraction, most: int) -
         ConfigurationError: a part does not fit the schema, or epsilon is too small for so many tables.
     """
     questions = questions_of(parts, schema)
-    total = sum((_weight(part) for part in parts), Fraction(0))
+    total = sum((weight_of(part) for part in parts), Fraction(0))
     exact = []
     for part, tables in zip(parts, questions, strict=True):
         weights = [table.weight for table in tables]
-        share = epsilon * _weight(part) / total
+        share = epsilon * weight_of(part) / total
         exact.append(tuple(share * weight / sum(weights, Fraction(0)) for weight in weights))
     if not _fit(exact, most):
         grid = min(GRID, MOST // most)
@@ -168,13 +158,6 @@ def read_table(
     table = values[:cells].reshape(tuple(map(len, axes)))
     noise = NoiseLaw(float(answer.scale), float(answer.noises))
     return NoisyTable(axes, table, noise, most_records_per_unit, answer.sites, outside)
-
-
-def _weight(part: Part) -> Fraction:
-    try:
-        return parse_rational(part.weight.fraction if isinstance(part.weight, Rational) else part.weight)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"analysis {part.name!r}: weight: {error}") from None
 
 
 def _check(questions: Sequence[TableQuestion], schema: Schema) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,10 +26,13 @@ from learner_fakes import (
     silent_from,
 )
 from learner_node.analyses.asking import analyse
+from learner_node.analyses.parts import PART_KINDS, read_parts
 from learner_node.analyses.plan import split
+from learner_node.analyses.results import WrittenAnalyses, read_analyses, written_analyses
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.study.budget import Budget
 from learner_node.study.pooling import Pooling
+from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
@@ -170,3 +174,30 @@ def test_a_study_that_was_cut_off_goes_on_and_pays_once(tmp_path, at):
             study = analyse(journalled(journal, sites, carrier), parts, Budget(1))
     assert study.answers["a"].by_site["north"][0].values.tolist() == exact("north")
     assert all(account(curator).total_spent == 1 for curator in sites.values())
+
+
+def test_a_file_of_raw_tables_gives_the_same_results(monkeypatch):
+    monkeypatch.setitem(PART_KINDS, "raw", "analysis_fakes:RawTables")
+    parts = [RawTables("a", (("x",),), weight="1/3"), RawTables("b", (("x", "y"),))]
+    study = analyse(federate(curators()), parts, Budget(1))
+    data = encode(written_analyses(study))
+    again = read_analyses(msgspec.msgpack.decode(data, type=WrittenAnalyses))
+    assert again.to_builtins() == study.to_builtins()
+    assert again.to_text() == study.to_text()
+    assert again.parts == study.parts
+    assert again.answers["a"].by_site["north"][0].noise == study.answers["a"].by_site["north"][0].noise
+
+
+def test_parts_are_read_from_tables_of_a_file(monkeypatch):
+    monkeypatch.setitem(PART_KINDS, "raw", "analysis_fakes:RawTables")
+    table = {"kind": "raw", "name": "a", "tables": [["x"]], "weight": 2}
+    assert read_parts([table], where="STUDY.toml") == (RawTables("a", (("x",),), weight=2),)
+    for changed, words in (
+        ({"kind": "rav"}, "kind must be one of raw"),
+        ({"wieght": 1}, "wieght"),
+        ({"tables": 3}, "tables"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            read_parts([table | changed], where="STUDY.toml")
+    with pytest.raises(ConfigurationError, match="two analyses have the name 'a'"):
+        read_parts([table, table], where="STUDY.toml")
