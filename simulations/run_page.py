@@ -11,7 +11,7 @@ from expril.files import replace_text
 from expril.report.document import Document
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError
-from protocol.run_index import PAGE, REPORT
+from protocol.run_index import ANALYSES, PAGE, REPORT
 from simulations.report.document import run_document
 from simulations.report.epsilons import EpsilonRun, epsilon_document
 from simulations.report.model import RunReport, load_report
@@ -19,7 +19,7 @@ from simulations.run_folder import EPSILONS, epsilon_runs
 
 
 def rewrite_page(folder: Path) -> Path:
-    """Rewrite the page of a run or of a folder of several epsilons; return its path.
+    """Rewrite the page of a run, of several epsilons, or of a learner's analyses; return its path.
 
     Raises ConfigurationError: the folder holds no readable run.
     """
@@ -28,12 +28,16 @@ def rewrite_page(folder: Path) -> Path:
 
 
 def read_document(folder: Path) -> Document:
-    """The document of a run, or of a folder of several epsilons.
+    """The document of a run, of a folder of several epsilons, or of a learner's analyses.
 
     Raises ConfigurationError: the folder holds no readable run.
     """
     if (folder / EPSILONS).exists():
         return epsilon_document(read_runs(folder))
+    if (folder / ANALYSES).exists():
+        from learner_node.result.analyses_folder import read_analyses_folder  # noqa: PLC0415 - it loads what asks
+
+        return read_analyses_folder(folder)
     return run_document(_report(folder, f"{folder} is not the folder of a run"))
 
 

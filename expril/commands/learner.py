@@ -32,6 +32,7 @@ from protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     import polars as pl
 
+    from expril.report.document import Document
     from expril.report.table import Written
     from learner_node.carriers.journal import Journal
     from learner_node.models.predictions import Predictions
@@ -344,13 +345,24 @@ def learner_run(  # noqa: PLR0913, PLR0917 - the options of a command
         summary = _run(path, target, how, again=again, quiet=json_)
         if files is not None:
             from expril.report.page_files import write_page_files
-            from learner_node.result.document import study_document
 
-            write_page_files(study_document(summary), files, png=png)
+            write_page_files(_document(summary, target), files, png=png)
         if json_:
             print_json({**summary, "folder": str(target)})
+        elif "analyses" in summary:
+            _show_analyses(summary, target)
         else:
             _show(summary, target)
+
+
+def _document(summary: dict[str, Any], target: Path) -> "Document":
+    if "analyses" in summary:
+        from learner_node.result.analyses_folder import read_analyses_folder
+
+        return read_analyses_folder(target)
+    from learner_node.result.document import study_document
+
+    return study_document(summary)
 
 
 def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> dict[str, Any]:
@@ -359,19 +371,21 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
 
     from threadpoolctl import threadpool_limits
 
-    from learner_node.result.deployed import keep_receipts, run_study
+    from learner_node.result.analyses_folder import save_analyses
+    from learner_node.result.deployed import keep_receipts, run_analyses, run_study
     from learner_node.result.folder import DeployedStudy, save_result
     from learner_node.study.doubts import doubts_about
     from learner_node.study.federation import UnfinishedError
     from learner_node.study.study import NoCuratorError
 
     study = read["study"]
-    for doubt in doubts_about(
+    doubts = doubts_about(
         study.options,
         records=len(read["source"]),
         curators=len(read["curators"]) - len(how.without),
         pooling=study.pool,
-    ):
+    )
+    for doubt in () if study.analyses else doubts:
         say("warning", doubt)
     result = DeployedStudy(**read, version=version("expril"), finished=_now())
     receipts = path.parent / study.receipts
@@ -381,12 +395,17 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         if journal.resumed and not quiet:
             say("study", "going on with what was asked before")
         carrier = _carrier(study, result, path, how, stack, quiet=quiet)
+        curators, key = result.curators, result.key
         try:
+            if study.analyses:
+                analyses = run_analyses(study, curators=curators, key=key, journal=journal, carrier=carrier)
+                keep_receipts(receipts, [analyses.study])
+                return save_analyses(result, analyses, target)
             outcome = run_study(
                 study,
                 result.source,
-                curators=result.curators,
-                key=result.key,
+                curators=curators,
+                key=key,
                 journal=journal,
                 carrier=carrier,
                 progress=lambda stage, finished, total: (
@@ -429,9 +448,14 @@ def _read(path: Path) -> dict[str, Any]:
     study = read_study(text, where=str(path))
     key = read_key(path.parent / study.key)
     curators = curator_keys(study, path.parent, now=_now(), where=str(path))
-    from curator_node.records.files import read_records
+    if study.analyses:
+        import polars as pl
 
-    source = read_records(path.parent / study.source)
+        source = pl.DataFrame()
+    else:
+        from curator_node.records.files import read_records
+
+        source = read_records(path.parent / study.source)
     return {"study": study, "text": text, "source": source, "key": key, "curators": curators}
 
 
@@ -447,8 +471,10 @@ def _journal(path: Path, target: Path, result: "DeployedStudy", *, again: bool) 
     from learner_node.result.folder import prepare_result
     from learner_node.study_file import about
 
-    with (path.parent / result.study.source).open("rb") as file:
-        source = hashlib.file_digest(file, "sha256").digest()
+    source = b""
+    if not result.study.analyses:
+        with (path.parent / result.study.source).open("rb") as file:
+            source = hashlib.file_digest(file, "sha256").digest()
     settings = Settings(
         version=result.version,
         about=about(result.study, result.curators, source, result.key.public),
@@ -516,9 +542,6 @@ def _words(stage: str, finished: int, total: int) -> str:
 
 
 def _show(summary: dict[str, Any], target: Path) -> None:
-    from learner_node.result.document import spent_by
-    from protocol.rationals import written
-
     lines = []
     expected, validation = summary["expected"], summary["validation"]
     if expected is not None:
@@ -539,15 +562,30 @@ def _show(summary: dict[str, Any], target: Path) -> None:
         lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")
     if summary["validation_failure"]:
         lines.append(f"the validation brought nothing: {summary['validation_failure']}")
-    lines += [
-        f"{name:<9} epsilon {spent_by(spending, summary['cost'])} spent"
-        + (f", at most {written(spending['at_most'])}" if spending["at_most"] != spending["spent"] else "")
-        for name, spending in summary["cost"]["curators"].items()
-    ]
+    lines += _spending(summary)
     lines += [f"left out  {name}: {why}" for name, why in summary["left_out"].items()]
     lines += [f"note      {summary['advice']}"] if summary["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _show_analyses(summary: dict[str, Any], target: Path) -> None:
+    from learner_node.result.analyses_folder import read_folder
+
+    lines = [read_folder(target).to_text(), "", *_spending(summary), f"result    {target}"]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _spending(summary: dict[str, Any]) -> list[str]:
+    """A line for each curator: what it charged."""
+    from learner_node.result.document import spent_by
+    from protocol.rationals import written
+
+    return [
+        f"{name:<9} epsilon {spent_by(spending, summary['cost'])} spent"
+        + (f", at most {written(spending['at_most'])}" if spending["at_most"] != spending["spent"] else "")
+        for name, spending in summary["cost"]["curators"].items()
+    ]
 
 
 @learner_app.command("card")

@@ -1,4 +1,4 @@
-"""Runs a deployed study (fit, then validation) over a journal and a carrier, and keeps its receipts."""
+"""Runs a deployed study (fit, then validation; or analyses) over a journal and a carrier, and keeps its receipts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import msgspec
 import polars as pl
 
 from expril.files import write_private
+from learner_node.analyses.asking import AnalysisStudy, analyse
 from learner_node.carriers.journal import Journal
 from learner_node.questions.validation import Validation, validate
 from learner_node.study.federation import Carrier, Federation
@@ -70,19 +71,7 @@ def run_study(
         NoCuratorError: no curator accepted, or none answered everything.
         ConfigurationError: records, settings or journal do not fit; no new request was sent.
     """
-    federation = Federation(
-        curators=curators,
-        key=key,
-        carrier=journal.through(carrier),
-        clock=journal.clock,
-        entropy=journal.entropy,
-        receipts=dict(journal.receipts),
-        attempts=study.attempts,
-        lifetime=study.lifetime_seconds,
-        all_or_none=study.all_or_none,
-        resumable=True,
-        decided=journal.decided,
-    )
+    federation = _federation(study, curators, key, journal, carrier)
     budget = study.budget
     learned = learn(
         federation,
@@ -112,6 +101,32 @@ def run_study(
     finally:
         progress("validating", 1, 1)
     return StudyResult(learned, validation, "", validation.study)
+
+
+def run_analyses(
+    study: StudyFile, *, curators: Mapping[str, bytes], key: SigningKey, journal: Journal, carrier: Carrier
+) -> AnalysisStudy:
+    """Ask a study's analyses, or go on with it; arguments and errors are as those of `run_study`."""
+    federation = _federation(study, curators, key, journal, carrier)
+    return analyse(federation, study.parts, study.budget, pooling=study.pool)
+
+
+def _federation(
+    study: StudyFile, curators: Mapping[str, bytes], key: SigningKey, journal: Journal, carrier: Carrier
+) -> Federation:
+    return Federation(
+        curators=curators,
+        key=key,
+        carrier=journal.through(carrier),
+        clock=journal.clock,
+        entropy=journal.entropy,
+        receipts=dict(journal.receipts),
+        attempts=study.attempts,
+        lifetime=study.lifetime_seconds,
+        all_or_none=study.all_or_none,
+        resumable=True,
+        decided=journal.decided,
+    )
 
 
 def read_receipts(path: Path) -> dict[bytes, bytes]:

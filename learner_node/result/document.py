@@ -13,7 +13,7 @@ from protocol.rationals import named_parts, written
 
 MODEL, CONSTANT = 0, 5
 """Colours of the style sheet."""
-STUDIES = {"fit": "model", "validation": "validation"}
+STUDIES = {"fit": "model", "validation": "validation", "analyses": "analyses"}
 """Names of a learner's studies in cost.json -> names on the page."""
 SHARES = Axis(0.0, 1.0, tuple(Tick(str(n), Axis(0.0, 1.0).at(n), n) for n in (0, 0.5, 1)))
 SECURE = (
@@ -58,9 +58,9 @@ def study_document(facts: Object) -> Document:
             *_validated(facts),
             *_added_up(facts),
             _by_curator(facts),
-            _cost(facts),
-            _left_out(facts),
-            _receipts(facts["cost"]["curators"]),
+            cost_section(facts),
+            left_out_section(facts),
+            receipts_section(facts["cost"]["curators"]),
             Section(
                 "Where this comes from",
                 [Text(source), Code('expril audit run FOLDER\nexpril.load("FOLDER").predict_proba(table)')],
@@ -261,7 +261,8 @@ def _at(validated: Object | None, name: str) -> str:
     return triple(validated[name]) if validated else "–"
 
 
-def _cost(facts: Object) -> Section:
+def cost_section(facts: Object) -> Section:
+    """What each curator's receipts charge, exactly."""
     cost = facts["cost"]
 
     def spending(study: str) -> Column[tuple[str, Object]]:
@@ -272,7 +273,7 @@ def _cost(facts: Object) -> Section:
         Column("epsilon spent", lambda row: Cell(written(row[1]["spent"]), strong=True), number=True),
         Column("at most", lambda row: written(row[1]["at_most"]), number=True),
         *map(spending, cost["claimed"]),
-        Column("study", lambda row: row[1]["fit"]["state"], number=True),
+        Column("study", lambda row: row[1][next(iter(cost["claimed"]))]["state"], number=True),
     ]
     lead = "Exact, from the curators’ signed receipts. At most: a lost answer may have been charged all the same."
     planned = ", ".join(f"{STUDIES[study]} {written(claimed)}" for study, claimed in cost["claimed"].items())
@@ -282,15 +283,17 @@ def _cost(facts: Object) -> Section:
     return Section("What it cost", [Text(lead), table, exactly, *secure])
 
 
-def _left_out(facts: Object) -> Section:
+def left_out_section(facts: Object, title: str = "Who is not in the model") -> Section:
+    """Curators that are not counted, and why."""
     nobody = Text("Nobody: every curator that was asked answered every question.")
     reasons = Facts(list(facts["left_out"].items()), "glossary")
     late = ", ".join(f"{name} {times}" for name, times in facts["answered_late"].items())
     again = [Text(f"Asked more than once, and charged once: {late}.", "fine")] if late else []
-    return Section("Who is not in the model", [reasons if facts["left_out"] else nobody, *again])
+    return Section(title, [reasons if facts["left_out"] else nobody, *again])
 
 
-def _receipts(curators: Object) -> Section:
+def receipts_section(curators: Object) -> Section:
+    """Digests of each curator's newest receipt."""
     lead = (
         "Digest (SHA-256) of each curator’s newest receipt. Show it where a curator’s ledger is in doubt; the "
         "receipts are beside this page."

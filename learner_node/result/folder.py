@@ -4,9 +4,10 @@ The learner signs a list of all files except the page and `local`, like a simula
 `expril transcript show` read both. The curators' ledgers are not in it: curators may show them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class DeployedStudy:
 
     study: StudyFile
     text: bytes  # of that file
-    source: pl.DataFrame  # unlabelled records
+    source: pl.DataFrame  # unlabelled records; none of a study of analyses
     key: SigningKey  # the learner's
     curators: Mapping[str, bytes]  # name -> public key
     version: str  # of ExPriL
@@ -104,11 +105,10 @@ def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> O
 
     Raises OSError: a file cannot be written.
     """
-    for name in (MODELS, TRANSCRIPTS, RECEIPTS):
-        (folder / name).mkdir(exist_ok=True)
+    (folder / MODELS).mkdir(exist_ok=True)
     write_private(folder / STUDY, deployed.text)
     facts = result_object(deployed, result)
-    write_private(folder / COST, _pretty(facts["cost"]))
+    write_private(folder / COST, pretty(facts["cost"]))
     _save_models(deployed, result, folder / MODELS)
     estimates = result.learned.estimates
     schema = result.learned.schema
@@ -119,16 +119,33 @@ def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> O
         classes=np.array(schema.classes),
     )
     write_private(folder / SYNTHETIC, synthetic.write_csv().encode())
-    for name, receipt in _newest(result.studies).items():
+    sign_result(deployed, result.studies, folder)
+    write_private(folder / PAGE, as_page(study_document(facts)).encode())
+    return facts
+
+
+def moment_of(deployed: DeployedStudy) -> str:
+    """When the study was finished, ISO 8601."""
+    return datetime.fromtimestamp(deployed.finished, UTC).isoformat(timespec="seconds")
+
+
+def sign_result(deployed: DeployedStudy, studies: list[Study], folder: Path) -> None:
+    """Write receipts, transcripts and the signed list of all files, which must be written before.
+
+    Raises OSError: a file cannot be written.
+    """
+    for name in (TRANSCRIPTS, RECEIPTS):
+        (folder / name).mkdir(exist_ok=True)
+    for name, receipt in newest_receipts(studies).items():
         write_private(folder / RECEIPTS / f"{file_name(name)}.receipt", receipt)
-    entries = tuple(_save_transcripts(deployed, result.studies, folder / TRANSCRIPTS))
+    entries = tuple(_save_transcripts(deployed, studies, folder / TRANSCRIPTS))
     people = [("learner", deployed.study.learner, deployed.key.public)]
     people += [("curator", name, key) for name, key in deployed.curators.items()]
     index = Index(
         format=FORMAT,
         expril=deployed.version,
         title=deployed.study.title,
-        created=facts["finished"],
+        created=moment_of(deployed),
         repeats=1,
         participants=tuple(Participant(role, name, 0, key.hex()) for role, name, key in people),  # type: ignore[arg-type]
         transcripts=entries,
@@ -136,8 +153,6 @@ def save_result(deployed: DeployedStudy, result: StudyResult, folder: Path) -> O
         files=listed_digests(folder),
     )
     save_index(index, {deployed.study.learner: deployed.key}, folder)
-    write_private(folder / PAGE, as_page(study_document(facts)).encode())
-    return facts
 
 
 def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
@@ -151,7 +166,7 @@ def result_object(deployed: DeployedStudy, result: StudyResult) -> Object:
         "purpose": study.purpose,
         "learner": study.learner,
         "expril": deployed.version,
-        "finished": datetime.fromtimestamp(deployed.finished, UTC).isoformat(timespec="seconds"),
+        "finished": moment_of(deployed),
         "strategy": study.strategy,
         "pooling": study.pooling,
         "label": learned.schema.label,
@@ -229,8 +244,13 @@ def cost_object(deployed: DeployedStudy, result: StudyResult) -> Object:
     plans = [("fit", result.learned.study, result.learned.epsilon_claimed)]
     if result.validation_study is not None:
         claimed = result.validation.epsilon_claimed if result.validation else deployed.study.budget.validation
-        plans.append(("validation", result.validation_study, claimed or 0))  # type: ignore[arg-type]
-    newest = _newest(result.studies)
+        plans.append(("validation", result.validation_study, claimed or Fraction(0)))
+    return cost_of(deployed, plans)
+
+
+def cost_of(deployed: DeployedStudy, plans: Sequence[tuple[str, Study, Fraction]]) -> Object:
+    """The exact cost of studies, each with its name and what its plan announced."""
+    newest = newest_receipts([study for _, study, _ in plans])
     return {
         "learner": deployed.key.public.hex(),
         "claimed": {plan: str(claimed) for plan, _, claimed in plans},
@@ -245,8 +265,8 @@ def cost_object(deployed: DeployedStudy, result: StudyResult) -> Object:
                     }
                     for plan, study, _ in plans
                 },
-                "spent": str(result.spent(name)),
-                "at_most": str(result.spent_at_most(name)),
+                "spent": str(sum((study.spent(name) for _, study, _ in plans), Fraction(0))),
+                "at_most": str(sum((study.spent_at_most(name) for _, study, _ in plans), Fraction(0))),
                 "newest_receipt": digest(newest[name]).hex() if name in newest else None,
             }
             for name, key in deployed.curators.items()
@@ -374,7 +394,7 @@ def _save_transcripts(deployed: DeployedStudy, studies: list[Study], folder: Pat
         )
 
 
-def _newest(studies: list[Study]) -> dict[str, bytes]:
+def newest_receipts(studies: list[Study]) -> dict[str, bytes]:
     """Each curator's newest receipt envelope, by name."""
     return {
         name: session.newest_receipt
@@ -384,5 +404,6 @@ def _newest(studies: list[Study]) -> dict[str, bytes]:
     }
 
 
-def _pretty(value: Object) -> bytes:
+def pretty(value: Object) -> bytes:
+    """Indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
