@@ -1,4 +1,7 @@
-"""The document of a deployed study of analyses: results first, then how they came about and what they cost."""
+"""The document of a deployed study of analyses: results first, then how they came about and what they cost.
+
+It is a module of its own since a page is made without any file: tests and `expril report` make it from values.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
