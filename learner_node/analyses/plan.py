@@ -20,10 +20,9 @@ from learner_node.kinds.counts import CountsAnswer, tightest
 from learner_node.strategies.base import summed
 from learner_node.study.plan import counts_limits, secure_pool
 from learner_node.study.pooling import Pooling
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.kinds.counts import CountsBody, CountsLimits, PlannedCounts
 from protocol.messages import Card
-from protocol.partitions import Partition
 from protocol.plans import Plan
 from protocol.query_kind import Kinds
 from protocol.rationals import MOST, Rational
@@ -118,33 +117,18 @@ def draft(tables: Tables, schema: Schema, cards: Mapping[str, Card], pooling: Po
     groups: dict[tuple[str, Fraction], list[tuple[int, int]]] = {}
     for part, questions in enumerate(tables.questions):
         for index, question in enumerate(questions):
-            key = release_kind(question, schema), tables.epsilons[part][index]
+            key = question.release(schema), tables.epsilons[part][index]
             groups.setdefault(key, []).append((part, index))
     queries, planned = [], []
     for (release, epsilon), places in groups.items():
         for chunk in _chunks(places, tables, schema, limits):
-            partitions = tuple(partition_of(tables.questions[part][index]) for part, index in chunk)
+            partitions = tuple(tables.questions[part][index].partition for part, index in chunk)
             body = CountsBody(partitions=partitions, hypothesis=None)
             queries.append(Query(release, Rational.of(epsilon), tuple(chunk), body))
             scale = Rational.of(Fraction(most) / epsilon)
             query = PlannedCounts(release=release, partitions=len(chunk), scale=scale)
             planned.append(query if pool is None else summed(query, pool))
     return Draft(Plan.of(planned), tuple(queries), list(cards), most)
-
-
-def release_kind(question: TableQuestion, schema: Schema) -> str:
-    """The release kind of a table."""
-    return question.release(schema)
-
-
-def variables_of(question: TableQuestion) -> list[str]:
-    """Names of all variables that a table reads."""
-    return [*(bins.attribute for bins in question.factors), *(within.bins.attribute for within in question.within)]
-
-
-def partition_of(question: TableQuestion) -> Partition:
-    """The partition that counts a table."""
-    return question.partition
 
 
 def read_table(
@@ -164,10 +148,14 @@ def _check(questions: Sequence[TableQuestion], schema: Schema) -> None:
     if not questions:
         raise ConfigurationError("it asks for no table")
     for question in questions:
-        for name in variables_of(question):
+        for name in question.partition.variables():
             if schema.variable(name) is None:
-                names = [attribute.name for attribute in schema.attributes]
+                names = [item.name for item in (*schema.attributes, *schema.outcomes)] + [schema.label]
                 raise ConfigurationError(f"the schema has no variable {name!r}{suggest(name, names)}")
+        try:
+            question.partition.check(schema, "table")
+        except RemoteProtocolError as error:
+            raise ConfigurationError(f"{error.field} needs {error.limit}") from None
 
 
 def _fit(epsilons: Sequence[Sequence[Fraction]], most: int) -> bool:
@@ -186,7 +174,7 @@ def _chunks(
     chunks: list[list[tuple[int, int]]] = []
     cells = 0
     for part, index in places:
-        size = partition_of(tables.questions[part][index]).cell_count(schema)
+        size = tables.questions[part][index].partition.cell_count(schema)
         if not chunks or len(chunks[-1]) >= limits.partitions or cells + size > limits.cells:
             chunks.append([])
             cells = 0

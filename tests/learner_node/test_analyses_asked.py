@@ -36,6 +36,8 @@ from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
+from protocol.partitions.cross_bins import Range
+from protocol.partitions.feature_bins import FeatureBins
 from protocol.rationals import MOST, Rational, parse_rational
 from protocol.schema import Schema
 from secure_fakes import members, names_of
@@ -201,3 +203,21 @@ def test_parts_are_read_from_tables_of_a_file(monkeypatch):
             read_parts([table | changed], where="STUDY.toml")
     with pytest.raises(ConfigurationError, match="two analyses have the name 'a'"):
         read_parts([table, table], where="STUDY.toml")
+
+
+def test_tables_of_the_label_are_asked_apart_with_a_filter_and_what_is_outside_of_it():
+    sites = curators()
+    within = (Range(FeatureBins("y", (0.0,)), (0,)),)
+    parts = [RawTables("all", (("x",),)), RawTables("by label", (("sick", "x"),), within=within)]
+    study = analyse(federate(sites), parts, Budget(1))
+    assert [query.planned.release for query in study.study.turns] == ["mass", "outcome_counts"]
+    (table,) = study.answers["by label"].by_site["north"]
+    frame = ring(200, seed=len("north"))
+    inside = frame.filter(frame["y"] < 0)
+    assert [axis.variable for axis in table.axes] == ["sick", "x"]
+    assert table.over(0).values.tolist() == [
+        *(inside.filter(inside["sick"] == name).height for name in ("no", "yes")),
+        0,
+        0,
+    ]
+    assert table.outside == 200 - inside.height
