@@ -4,6 +4,7 @@ The machinery that asks and the pages that show know this interface alone. A new
 `Part` and its `Result`; nothing else changes for it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -38,6 +39,17 @@ class Estimate:
         """Whether there is a value."""
         return self.value is not None
 
+    def to_builtins(self) -> dict[str, Any]:
+        """As JSON. An end that is infinite is None, as is a value that is not estimable.
+
+        Every estimate of a result is written so: a simulation finds it by these keys, and holds it against the exact
+        one, which is at the same place of the result of exact answers.
+        """
+        ends = [float(end) if math.isfinite(end) else None for end in (self.low, self.high)]
+        value = None if self.value is None else float(self.value)
+        p = {} if self.p is None else {"p": float(self.p)}
+        return {"value": value, "low": ends[0], "high": ends[1], "of": self.of, **p}
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -59,7 +71,10 @@ class Result(Protocol):
         """Tables for CSV, by a name that is a file name's stem."""
 
     def to_builtins(self) -> dict[str, Any]:
-        """The same as JSON: dictionaries, lists, strings, numbers and None (never NaN or an infinity)."""
+        """The same as JSON: dictionaries, lists, strings, numbers and None (never NaN or an infinity).
+
+        Each estimate is there as its `to_builtins`.
+        """
 
     def blocks(self) -> Sequence[Block]:
         """Text, tables and charts for a page."""
