@@ -34,6 +34,8 @@ _PLAIN = (1e-4, 1e9)
 _TWO = 2
 _LINE = 14
 """Least distance of two labels above one another, in pixels."""
+_ROW = 17
+"""Height of a line of words below a figure, in pixels."""
 _TOP, _BOTTOM = 24, 30
 """Pixels above and below the drawing area of a stage."""
 
@@ -64,6 +66,7 @@ class Dot:
     at: str
     bar: tuple[str, str] | None
     text: str
+    arrows: tuple[str, ...] = ()  # ends of the axis that the error goes beyond: "low", "high"
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Axis:
     left: float = 2.5
     right: float = 97.5
     log: bool = False
+    cut: bool = False  # whether an arrow says that an error goes beyond an end of the axis
 
     def labels(self, width: float) -> list[Words]:
         """The ticks' labels for the heading of a column of strips, those that fit into so many pixels."""
@@ -102,12 +106,11 @@ class Axis:
         """Return how far a value lies from `low` (0) to `high` (1); values outside are drawn at the end."""
         if self.low == self.high:
             return 0.5
-        part = (
-            math.log(value / self.low, self.high / self.low)
-            if self.log
-            else (value - self.low) / (self.high - self.low)
-        )
-        return min(1.0, max(0.0, part))
+        if value <= self.low or value >= self.high:
+            return float(value >= self.high)
+        if self.log:
+            return math.log(value / self.low, self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
 
     def place(self, value: float) -> float:
         """Return where a value lies, in percent of the width."""
@@ -124,7 +127,8 @@ class Axis:
     def dot(self, value: float, error: tuple[float, float], text: str = "") -> Dot:
         """Return a value whose error reaches from one number to the other."""
         low, high = error
-        return Dot(self.at(value), (self.at(low), self.at(high)) if high > low else None, text)
+        beyond = [name for name, ends in (("low", low < self.low), ("high", high > self.high)) if self.cut and ends]
+        return Dot(self.at(value), (self.at(low), self.at(high)) if high > low else None, text, tuple(beyond))
 
 
 def make_axis(low: float, high: float, steps: Iterable[float] = (), *, left: float = 2.5, right: float = 97.5) -> Axis:
@@ -221,8 +225,15 @@ class Strip:
     dots: Sequence[tuple[float, float, tuple[float, float] | None, str]] = ()
     spans: Sequence[tuple[float, float, str, str]] = ()  # (from, to, class in the style sheet, words)
     marks: Sequence[tuple[float, str]] = ()  # (value, class in the style sheet): upright lines
+    # (low, value, high, index of colour and shape, words): as wide as the interval, and highest at the value
+    diamonds: Sequence[tuple[float, float, float, int, str]] = ()
     text: str = ""  # the strip in words, for a screen reader; "" if other cells of the row say the same
     apart: bool = False  # whether each dot is below the one before, so that no two bars cover each other
+
+    def peak(self, low: float, value: float, high: float) -> str:
+        """How far along a diamond its value is, in percent of its width."""
+        first, last = self.axis.share(low), self.axis.share(high)
+        return f"{100 * (self.axis.share(value) - first) / (last - first) if last > first else 50:.2f}"
 
     def height(self, number: int) -> str:
         """Height of a dot, numbered from 0, as a CSS percentage."""
@@ -354,6 +365,14 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Row:
+    """Numbers below a figure's axis, under a line with the colour, shape and name of what they belong to."""
+
+    key: Key
+    ticks: tuple[Tick, ...]  # the numbers at their places
+
+
+@dataclass(frozen=True)
 class Figure:
     """One plot of lines."""
 
@@ -370,11 +389,23 @@ class Figure:
     zero: str = ""  # label of the level that is drawn stronger; "" for none
     second: tuple[str, tuple[Tick, ...]] = ("", ())  # name and labels of a second row below the ticks
     flat: bool = False  # whether its lines have at most two points each, of equal value: a page leaves it out
+    rows: tuple[Row, ...] = ()  # numbers below the axis and its words, such as the numbers at risk
+    title: str = ""  # what these numbers are
 
     @property
     def height(self) -> int:
         """The height in pixels."""
-        return self.stage.height + self.below
+        return self.stage.height + self.below + (_ROW * (1 + _TWO * len(self.rows)) if self.rows else 0)
+
+    @property
+    def rows_top(self) -> int:
+        """Base line of the title of the numbers below the axis."""
+        return self.stage.height + self.below + _ROW - 6
+
+    @property
+    def row_keys(self) -> tuple[tuple[Key, int], ...]:
+        """Each row's key and the height of its mark."""
+        return tuple((row.key, self.rows_top + _ROW * (_TWO * n + 1) - 4) for n, row in enumerate(self.rows))
 
     @property
     def foot(self) -> int:
@@ -393,7 +424,13 @@ class Figure:
             values = [Words(tick.label, tick.share, self.foot + 18) for tick in self.second[1]]
             placed += [name, *spaced(values, width, [name.box(width)])]
         if self.across:
-            placed.append(cut(Words(self.across, 54.0, self.height - 10), 0.9 * width))
+            placed.append(cut(Words(self.across, 54.0, self.stage.height + self.below - 10), 0.9 * width))
+        if self.rows:
+            placed.append(cut(Words(self.title, 0.0, self.rows_top, "start"), width))
+        for n, row in enumerate(self.rows):
+            y = self.rows_top + _ROW * (_TWO * n + 1)
+            placed.append(cut(Words(row.key.name, 5.0, y, "start", style="name"), 0.9 * width))
+            placed += spaced([Words(tick.label, tick.share, y + _ROW - 3) for tick in row.ticks], width)
         if self.unit:
             placed.append(cut(Words(self.unit, 0.0, self.stage.box[0] - 18, "start"), width))
         # From the top: a label that gives way goes on below the one it would overlap.

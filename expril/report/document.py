@@ -281,6 +281,7 @@ def _drawn_styles(table: Table[Any]) -> Iterator[object]:
                 yield from styles
                 yield from (style.partition(" ")[0] for _, style in drawing.marks)
                 yield from ((int(index), index % 1 > 0) for index, *_ in drawing.dots)
+                yield from ((index, False) for _, _, _, index, _ in drawing.diamonds)
                 yield from ("bar" for _, _, error, _ in drawing.dots if error and error[0] < error[1])
                 yield from ((int(style[1:]), False) for style in styles if style[1:].isdigit())
 
