@@ -154,9 +154,9 @@ def forest_table(
     return Table(caption, columns, parts, "forest", note=note)
 
 
-def forest_legend(rows: Sequence[ForestRow], null: str = "") -> Legend:
-    """Say what a forest's marks are; `null` are the words of the line at no effect."""
-    names: dict[Form, str] = {"single": "estimate", "part": "one site", "whole": "pooled"}
+def forest_legend(rows: Sequence[ForestRow], null: str = "", part: str = "one of them") -> Legend:
+    """Say what a forest's marks are; `null` are the words of the line at no effect, `part` those of one row."""
+    names: dict[Form, str] = {"single": "estimate", "part": part, "whole": "pooled"}
     forms = {row.form for row in rows}
     keys = [Key(_INDICES[form], False, name) for form, name in names.items() if form in forms and len(forms) > 1]
     marks = [("track", "prediction interval")] if "range" in forms else []
