@@ -78,8 +78,8 @@ def curve_figure(
     bare = Axis(min(0.0, times[0]), times[-1], (), _LEFT, _RIGHT)
     risks = [dict(zip(curve.times, curve.at_risk, strict=False)) for curve in curves]
     texts = {time: [_risk_text(risk.get(time)) for risk in risks] for time in times}
-    shown = _apart(times, texts, bare)
-    axis = replace(bare, ticks=tuple(Tick(_time_text(time), bare.at(time), time) for time in shown))
+    labelled = _apart(times, texts, bare)
+    axis = replace(bare, ticks=tuple(Tick(_time_text(time), bare.at(time), time) for time in labelled))
     series = []
     for curve, key in zip(curves, keys, strict=True):
         marks = [
@@ -91,7 +91,7 @@ def curve_figure(
     stage, text = Stage(_SHARES, _HEIGHT), _text(curves, unit)
     figure = line_chart(name, series, axis, (), stage=stage, unit=measure, across=unit, text=text)
     rows = tuple(
-        Row(key, tuple(Tick(texts[time][n], bare.at(time), time) for time in shown))
+        Row(key, tuple(Tick(texts[time][n], bare.at(time), time) for time in labelled))
         for n, key in enumerate(keys)
         if any(number is not None for number in risks[n].values())
     )
