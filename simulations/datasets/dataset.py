@@ -25,11 +25,12 @@ class Dataset:
     schema_path: Path
     site: str | None = None
     unit: str | None = None
+    outcomes: tuple[str, ...] = ()  # columns that only tables count, such as the time of follow-up
 
     @property
     def attributes(self) -> list[str]:
-        """Names of the columns that are neither label, site nor unit, in the order of the schema."""
-        roles = {self.label, self.site, self.unit}
+        """Names of the columns that are neither label, site, unit nor outcomes, in the order of the schema."""
+        roles = {self.label, self.site, self.unit, *self.outcomes}
         return [column for column in self.frame.columns if column not in roles]
 
     @property

@@ -6,8 +6,10 @@ one of the study's four disease classes, as if it had specialised in them. So th
 patients are: from 9 to 61 of 100 die.
 
 The 27 attributes are what the study had by its third day: who the patient is, illnesses, and the measurements of that
-day. Left out are outcomes (survival, stay, disability at two months), costs, treatment, physicians' own estimates and
-orders, and the study's own scores and models of survival, since a model of death should not be told another's answer.
+day. The outcomes, which tables count and no model reads, are the days of follow-up from entry to the study (``d.time``)
+and whether the patient had died by then (``death``), in hospital or later. Left out are other outcomes (stay, disability
+at two months), costs, treatment, physicians' own estimates and orders, and the study's own scores and models of survival,
+since a model of death should not be told another's answer.
 ``adlp`` and ``adls`` stay out since ``adlsc`` is made of them. An empty cell and NA are missing.
 """
 
@@ -31,12 +33,15 @@ ATTRIBUTES = (
     "adlsc",
 )  # fmt: skip
 CLASS, LABEL, SITE = "dzclass", "hospdead", "hospital"
-COLUMNS = (*ATTRIBUTES, CLASS, LABEL)
+TIME, DEATH = "d.time", "death"
+COLUMNS = (*ATTRIBUTES, CLASS, LABEL, TIME, DEATH)
 """The columns that are read, in the order of the digest."""
 
 MISSING = ("", "NA")
 YES_NO = {"0": "no", "1": "yes"}
 OUTCOMES = {"0": "survived", "1": "died"}
+DEATHS = {"0": "alive", "1": "died"}
+"""Codes of ``death``: alive when last heard of, or not."""
 HOSPITALS = {
     "ARF/MOSF": "organ-failure",
     "COPD/CHF/Cirrhosis": "heart-lung-liver",
@@ -73,7 +78,10 @@ def read_patients(content: bytes) -> pl.DataFrame:
     frame = pl.DataFrame(list(_rows(content)), schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
     try:
         return frame.with_columns(
-            pl.when(pl.col(name) != "").then(name).cast(pl.Float64 if name in NUMBERS else pl.String).alias(name)
+            pl.when(pl.col(name) != "")
+            .then(name)
+            .cast(pl.Float64 if name in (*NUMBERS, TIME) else pl.String)
+            .alias(name)
             for name in COLUMNS
         )
     except pl.exceptions.PolarsError as error:
@@ -98,7 +106,7 @@ def patients_digest(content: bytes) -> str:
 PATIENTS = DataFile(
     CSV,
     "https://archive.ics.uci.edu/static/public/880/data.csv",
-    "36d278493355768031c218cc11857e6ddb04b2a791fb70ed0ab297f8592ec334",
+    "9d40c0a4307ffd92251b0aed10f1aaa796480de0d8879296e007e9b293b3fc09",
     patients_digest,
 )
 
@@ -106,10 +114,12 @@ PATIENTS = DataFile(
 def load_support2() -> Dataset:
     """9,105 patients, 20 numeric and 7 categorical attributes, label ``hospdead``, site ``hospital`` (four, invented).
 
+    Outcomes: ``d.time``, days, and ``death``.
+
     Raises DataUnavailableError: The file is not to be had.
     """
     frame = read_patients(data_file(PATIENTS).read_bytes())
-    spelled = {"diabetes": YES_NO, "dementia": YES_NO, LABEL: OUTCOMES}
+    spelled = {"diabetes": YES_NO, "dementia": YES_NO, LABEL: OUTCOMES, DEATH: DEATHS}
     # An undocumented code raises here: it is never passed on as a level of its own.
     frame = frame.with_columns(
         *(pl.col(name).replace_strict(levels, return_dtype=pl.String) for name, levels in spelled.items()),
@@ -117,9 +127,10 @@ def load_support2() -> Dataset:
     )
     return Dataset(
         name="support2",
-        frame=frame.select(*ATTRIBUTES, LABEL, SITE),
+        frame=frame.select(*ATTRIBUTES, LABEL, SITE, TIME, DEATH),
         label=LABEL,
         site=SITE,
+        outcomes=(TIME, DEATH),
         description="Seriously ill adults in hospital on their third study day, and whether they died there; "
         "by disease class, as four invented hospitals.",
         licence="CC BY 4.0 (UCI Machine Learning Repository)",

@@ -72,6 +72,7 @@ def test_a_schema_names_the_columns_in_order_and_has_no_other_keys(dataset):
     schema = tomllib.loads(dataset.schema_text)
 
     assert [attribute["name"] for attribute in schema["attributes"]] == dataset.attributes
+    assert [outcome["name"] for outcome in schema.get("outcomes", [])] == list(dataset.outcomes)
     assert schema["label"] == dataset.label
     assert schema.get("unit") == dataset.unit
     if "label_bounds" in schema:
@@ -507,6 +508,11 @@ def test_support2_published_figures_and_the_cells_of_the_file(data_directory):
         3: 1,
         1: 1,
     }
+    assert support2.frame["d.time"].to_list() == [float(row["d.time"]) for row in rows]
+    assert support2.frame["death"].to_list() == [{"0": "alive", "1": "died"}[row["death"]] for row in rows]
+    # Who died in hospital had died by the end of follow-up; nobody was last heard of within 300 days of entry.
+    assert set(support2.frame.filter(pl.col("hospdead") == "died")["death"]) == {"died"}
+    assert support2.frame.filter(pl.col("death") == "alive")["d.time"].min() > 300
     for name in support2.attributes:
         column = support2.frame[name]
         texts = [row[name] for row in rows]
