@@ -6,10 +6,10 @@ one of the study's four disease classes, as if it had specialised in them. So th
 patients are: from 9 to 61 of 100 die.
 
 The 27 attributes are what the study had by its third day: who the patient is, illnesses, and the measurements of that
-day. The outcomes, which tables count and no model reads, are the days of follow-up from entry to the study (``d.time``)
-and whether the patient had died by then (``death``), in hospital or later. Left out are other outcomes (stay, disability
-at two months), costs, treatment, physicians' own estimates and orders, and the study's own scores and models of survival,
-since a model of death should not be told another's answer.
+day. The outcomes, which tables count and no model reads, are the days of follow-up (``d.time``) and whether the patient
+had died by their end, in hospital or later (``death``). Left out are other outcomes (stay, disability at two months),
+costs, treatment, physicians' own estimates and orders, and the study's own scores and models of survival, since a model
+of death should not be told another's answer.
 ``adlp`` and ``adls`` stay out since ``adlsc`` is made of them. An empty cell and NA are missing.
 """
 

@@ -90,9 +90,11 @@ def test_a_schema_names_the_columns_in_order_and_has_no_other_keys(dataset):
         "most_records_per_unit",
         "round_size",
         "attributes",
+        "outcomes",
+        "time_to_event",
     }
     assert schema.keys() <= keys
-    for attribute in schema["attributes"]:
+    for attribute in schema["attributes"] + schema.get("outcomes", []):
         rest = {"numeric": {"lower", "upper"}, "categorical": {"levels"}}[attribute["kind"]]
         assert attribute.keys() - {"units"} == {"name", "kind", "description"} | rest
         assert "units" not in attribute or attribute["kind"] == "numeric"
@@ -100,7 +102,8 @@ def test_a_schema_names_the_columns_in_order_and_has_no_other_keys(dataset):
 
 def test_values_are_levels_or_nearly_all_within_bounds_that_are_not_the_extremes_of_the_records(dataset):
     """Only ends of a documented scale may be reached: 0, vessels, tendency, coma (100), the device's 50 beats."""
-    for attribute in tomllib.loads(dataset.schema_text)["attributes"]:
+    schema = tomllib.loads(dataset.schema_text)
+    for attribute in schema["attributes"] + schema.get("outcomes", []):
         values = dataset.frame[attribute["name"]].drop_nulls()
         if attribute["kind"] == "categorical":
             assert values.dtype == pl.String
