@@ -61,21 +61,25 @@ def noisy(noise: NoiseLaw) -> bool:
     return not noise.exact and noise.scale >= SMALLEST
 
 
-def linear_p(statistic: Floats, weights: Floats, sampling: Floats, noise: NoiseLaw) -> Floats:
+def linear_p(
+    statistic: Floats, weights: Floats, sampling: Floats, noise: NoiseLaw, added: Floats | None = None
+) -> Floats:
     """Two-sided p-values of linear statistics, each a normal variable plus weighted noise.
 
     Args:
         statistic: (...), observed values of sum h_i (y_i - lambda_i).
         weights: (..., cells), the h_i.
         sampling: (...), the variance of the normal part, sum h_i^2 c lambda_i.
-        noise: in each cell.
+        noise: in each cell that was asked.
+        added: (cells,), how many asked cells were added up to each; 1 if None.
 
     Returns:
         (...), P(|law| >= |statistic|); 1 where the law is a point.
     """
     x = np.abs(np.asarray(statistic, np.float64))
     size = np.abs(np.asarray(weights, np.float64))
-    variance = sampling + (size**2).sum(-1) * (noise.variance if noisy(noise) else 0.0)
+    draws = noise.draws * (np.ones(size.shape[-1]) if added is None else np.asarray(added, np.float64))
+    variance = sampling + (size**2 * draws).sum(-1) * (noise.variance / noise.draws if noisy(noise) else 0.0)
     deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
     z = x / deviation
     plain = np.where(variance > 0, 2.0 * ndtr(-z), 1.0)
@@ -87,15 +91,17 @@ def linear_p(statistic: Floats, weights: Floats, sampling: Floats, noise: NoiseL
         return plain
     scaled = size / np.where(top > 0, top, 1.0)[..., None]  # the largest weight is 1
     normal = np.where(usable, sampling, 1.0) / np.where(top > 0, top, 1.0) ** 2
-    target = np.where(usable, x / np.where(top > 0, top, 1.0), 1.0)
     rate = 1.0 / noise.scale
     chord = np.cosh(rate)
+    target = np.where(usable, x / np.where(top > 0, top, 1.0), 1.0)
+    target = np.maximum(target - _lattice_step(scaled, normal, noise.scale, draws) / 2.0, 0.0)
+    usable &= target * np.where(top > 0, top, 1.0) > 1e-4 * deviation
 
     def slope(s: Floats) -> tuple[Floats, Floats]:
         arguments = s[..., None] * scaled
         gap = chord - np.cosh(arguments)
-        first = noise.draws * (scaled * np.sinh(arguments) / gap).sum(-1) + normal * s - target
-        second = noise.draws * (scaled**2 * (chord * np.cosh(arguments) - 1.0) / gap**2).sum(-1) + normal
+        first = (draws * scaled * np.sinh(arguments) / gap).sum(-1) + normal * s - target
+        second = (draws * scaled**2 * (chord * np.cosh(arguments) - 1.0) / gap**2).sum(-1) + normal
         return first, second
 
     low, high = np.zeros_like(target), np.full_like(target, rate * (1.0 - 1e-9))
@@ -103,26 +109,41 @@ def linear_p(statistic: Floats, weights: Floats, sampling: Floats, noise: NoiseL
     s = root(slope, low, high, start)
     first, second = slope(s)
     arguments = s[..., None] * scaled
-    generating = noise.draws * np.log((chord - 1.0) / (chord - np.cosh(arguments))).sum(-1) + normal * s**2 / 2.0
+    generating = (draws * np.log((chord - 1.0) / (chord - np.cosh(arguments)))).sum(-1) + normal * s**2 / 2.0
     w = np.sqrt(np.maximum(2.0 * (s * (first + target) - generating), 1e-300))
     u = np.maximum(s * np.sqrt(second), 1e-300)
     tail = ndtr(-w) + np.exp(-(w**2) / 2.0) / np.sqrt(2.0 * np.pi) * (1.0 / u - 1.0 / w)
-    return np.where(usable, np.clip(2.0 * tail, 0.0, 1.0), plain)
+    return np.where(usable, np.clip(2.0 * tail, 0.0, 1.0), np.where(variance > 0, 1.0, plain))
 
 
-def quadratic_p(statistic: float, leverages: Floats, variances: Floats, noise: NoiseLaw) -> float:
+def _lattice_step(scaled: Floats, normal: Floats, scale: float, draws: Floats) -> Floats:
+    """How much of the steps of the weightiest cell's noise, which are of 1, shows through the rest of the statistic.
+
+    It is the modulus of the characteristic function at 2 pi: 1 if nothing else varies or all is on one lattice, and 0
+    if the rest smoothes the steps. A continuity correction takes half of it.
+    """
+    chord = np.cosh(1.0 / scale)
+    share = ((chord - 1.0) / (chord - np.cos(2.0 * np.pi * scaled))) ** draws
+    step: Floats = share.prod(-1) * np.exp(-2.0 * np.pi**2 * normal)
+    return step
+
+
+def quadratic_p(
+    statistic: float, leverages: Floats, variances: Floats, noise: NoiseLaw, added: Floats | float = 1.0
+) -> float:
     """The p-value of Pearson's statistic, whose cells have residual shares `leverages` that add up to df.
 
     Args:
         statistic: sum (y - lambda)^2 / V.
         leverages: (cells,), in [0, 1].
         variances: (cells,), V of each cell, with the noise's part.
-        noise: in each cell.
+        noise: in each cell that was asked.
+        added: how many asked cells were added up to each.
     """
     df = float(leverages.sum())
     if df <= _FLAT:
         return 1.0
-    excess = noise.kurtosis * noise.variance**2 / variances**2 if noisy(noise) else np.zeros_like(variances)
+    excess = noise.kurtosis * noise.variance**2 * added / variances**2 if noisy(noise) else np.zeros_like(variances)
     spread = 2.0 * df + float((leverages**2 * excess).sum())
     return float(gammaincc(df**2 / spread, max(statistic, 0.0) * df / spread))
 
@@ -137,16 +158,17 @@ class SignificanceTest:
     p: float | None  # None where the answers cannot tell
 
 
-def independent(values: Floats, ground: float) -> tuple[Floats, Floats]:
+def independent(values: Floats, ground: Floats | float) -> tuple[Floats, Floats]:
     """Fit m_i p_j to a noisy table, all at least 0 and the p_j adding up to 1.
 
     Args:
         values: (r, s) answers.
-        ground: sigma^2 / c, the variance of the noise over c.
+        ground: sigma^2 / c, the variance of the noise over c; one number, or one of each cell.
 
     Returns:
         m, (r,) and p, (s,).
     """
+    ground = np.broadcast_to(ground, values.shape)
     z = np.maximum(values + ground, 0.0)
     clipped = np.maximum(values, 0.0)
     column = clipped.sum(0)
@@ -159,7 +181,7 @@ def independent(values: Floats, ground: float) -> tuple[Floats, Floats]:
         m = _scales(z, p, ground)
         if m.sum() <= 0:
             return m, p
-        q = _scales(z.T, m / m.sum(), ground)
+        q = _scales(z.T, m / m.sum(), ground.T)
         if q.sum() <= 0:
             return np.zeros_like(m), p
         p = q / q.sum()
@@ -168,9 +190,9 @@ def independent(values: Floats, ground: float) -> tuple[Floats, Floats]:
     return _scales(z, p, ground), p
 
 
-def _scales(z: Floats, p: Floats, ground: float) -> Floats:
+def _scales(z: Floats, p: Floats, ground: Floats) -> Floats:
     """For each row of z, the m >= 0 with the largest sum of z log(m p + ground) - m p."""
-    if ground <= _FLAT:
+    if ground.max() <= _FLAT:
         rows: Floats = z.sum(1) / p.sum()
         return rows
     top = np.maximum(z.sum(1) / p.sum(), 1e-12)
@@ -200,13 +222,15 @@ def _tangent(m: Floats, p: Floats) -> Floats:
     return np.hstack([by_m, by_p])
 
 
-def chi_squared(values: Floats, noise: NoiseLaw, most_records: int = 1) -> SignificanceTest:
-    """Pearson's test of independence in a noisy table, (r, s).
+def chi_squared(
+    values: Floats, noise: NoiseLaw, most_records: int = 1, added: Floats | float = 1.0
+) -> SignificanceTest:
+    """Pearson's test of independence in a noisy table, (r, s), whose cells are sums of `added` cells that were asked.
 
     Without noise and with single records it is scipy's `chi2_contingency` without Yates' correction.
     """
     name = "chi-squared test of independence"
-    variance = noise.variance if noisy(noise) else 0.0
+    variance = np.broadcast_to(added, values.shape) * (noise.variance if noisy(noise) else 0.0)
     m, p = independent(values, variance / most_records)
     if np.sum(m > 0) < 2 or np.sum(p > 0) < 2:
         return SignificanceTest(name, 0.0, 0.0, None)
@@ -223,11 +247,18 @@ def chi_squared(values: Floats, noise: NoiseLaw, most_records: int = 1) -> Signi
     basis = basis[:, singular > 1e-9 * singular.max()]
     leverage = np.where(inside.ravel(), 1.0 - (basis**2).sum(1), 0.0)
     # a group that seems empty has a free scale, but its direction vanishes from no residual
-    df = float((np.sum(m > 0) - 1) * (np.sum(p > 0) - 1)) if variance == 0 else float(leverage.sum())
-    return SignificanceTest(name, max(statistic, 0.0), df, quadratic_p(statistic, leverage, flat, noise))
+    df = float((np.sum(m > 0) - 1) * (np.sum(p > 0) - 1)) if not noisy(noise) else float(leverage.sum())
+    return SignificanceTest(
+        name,
+        max(statistic, 0.0),
+        df,
+        quadratic_p(statistic, leverage, flat, noise, np.broadcast_to(added, values.shape).ravel()),
+    )
 
 
-def trend(values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1) -> SignificanceTest:
+def trend(
+    values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1, added: Floats | float = 1.0
+) -> SignificanceTest:
     """Cochran and Armitage's test of a trend of a proportion over ordered groups, in a noisy table.
 
     Args:
@@ -235,11 +266,12 @@ def trend(values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1
         scores: (r,), of the groups.
         noise: in each cell.
         most_records: c.
+        added: how many asked cells were added up to each, one number or (r, 2).
 
     Without noise its statistic is that of statsmodels' `Table(...).test_ordinal_association`, with n for n - 1.
     """
     name = "Cochran-Armitage test of trend"
-    variance = noise.variance if noisy(noise) else 0.0
+    variance = np.broadcast_to(added, values.shape) * (noise.variance if noisy(noise) else 0.0)
     m, p = independent(values, variance / most_records)
     if np.sum(m > 0) < 2 or min(p) <= 0:
         return SignificanceTest(name, 0.0, 1.0, None)
@@ -254,5 +286,7 @@ def trend(values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1
     # an answer below zero counts as zero where the fit is zero, too
     statistic = float((weights * (np.where(mean > 0, values, np.maximum(values, 0.0)) - mean).ravel()).sum())
     sampling = np.asarray(float((weights**2 * most_records * mean.ravel()).sum()))
-    p_value = float(linear_p(np.asarray(statistic), weights, sampling, noise))
+    p_value = float(
+        linear_p(np.asarray(statistic), weights, sampling, noise, np.broadcast_to(added, values.shape).ravel())
+    )
     return SignificanceTest(name, statistic / float(np.sqrt(information)), 1.0, p_value)

@@ -11,6 +11,7 @@ and it is unbounded where the answers say nothing.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.special import expit, xlogy
 
 from learner_node.analyses.inference import linear_p, noisy
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimate
+from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
 
 Floats = NDArray[np.float64]
 Measure = Literal["risk difference", "risk ratio", "odds ratio"]
@@ -38,20 +39,31 @@ class Tables:
     """Noisy 2 x 2 tables of one or more strata, with the law of their cells."""
 
     values: Floats  # (strata, 2, 2) answers: exposed or not, with the event or not
-    noise: NoiseLaw  # in each cell
+    noise: NoiseLaw  # in each cell that was asked
     most_records: int = 1  # c
-    of: Literal["these records", "their population"] = POPULATION
+    of: Estimand = POPULATION
+    added: Floats | None = None  # of the shape of `values`: how many asked cells were added up to each; 1 if None
 
     @property
-    def noise_variance(self) -> float:
-        """sigma^2 of each cell, in squared records."""
-        return self.noise.variance if noisy(self.noise) else 0.0
+    def noisy(self) -> bool:
+        """Whether there is noise."""
+        return noisy(self.noise)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """How many asked cells were added up to each cell, of the shape of `values`."""
+        return np.ones_like(self.values) if self.added is None else self.added
+
+    @cached_property
+    def noise_variances(self) -> Floats:
+        """sigma^2 of each cell, in squared records, of the shape of `values`."""
+        return self.draws * (self.noise.variance if self.noisy else 0.0)
 
     def variances(self, means: Floats) -> Floats:
         """V of cells with these means."""
         if self.of == THESE:
-            return np.full_like(means, max(self.noise_variance, _TINY))
-        return np.maximum(self.most_records * means + self.noise_variance, _TINY)
+            return np.broadcast_to(np.maximum(self.noise_variances, _TINY), means.shape)
+        return np.maximum(self.most_records * means + self.noise_variances, _TINY)
 
 
 def _risks(measure: Measure, theta: Floats, place: Floats) -> tuple[Floats, Floats]:
@@ -69,55 +81,59 @@ def _risks(measure: Measure, theta: Floats, place: Floats) -> tuple[Floats, Floa
     return np.minimum(ratio * unexposed, 1.0), unexposed
 
 
-def _group(tables: Tables, values: Floats, risk: Floats) -> tuple[Floats, Floats]:
+def _group(tables: Tables, group: int, risk: Floats) -> tuple[Floats, Floats]:
     """The total m >= 0 of a group with a risk that fits best, and the logarithm of its quasi-likelihood.
 
     Args:
-        tables: for the law.
-        values: (..., 2), answers with and without the event.
-        risk: (...).
+        tables: their answers and law.
+        group: 0 of the exposed.
+        risk: (values, strata, places).
     """
-    with_event, without = values[..., 0], values[..., 1]
+    values, noises = (row[None, :, group, None, :] for row in (tables.values, tables.noise_variances))
     rest = 1.0 - risk
     if tables.of == THESE:
-        total = np.maximum((with_event * risk + without * rest) / (risk**2 + rest**2), 0.0)
-        misfit = (with_event - total * risk) ** 2 + (without - total * rest) ** 2
-        return total, -misfit / (2.0 * max(tables.noise_variance, _TINY))
-    ground = tables.noise_variance / tables.most_records
-    first, second = np.maximum(with_event + ground, 0.0), np.maximum(without + ground, 0.0)
-    if ground == 0:
+        shares = np.stack([risk, rest], -1)
+        metric = 1.0 / np.maximum(noises, _TINY)
+        total = np.maximum((values * shares * metric).sum(-1) / (shares**2 * metric).sum(-1), 0.0)
+        misfit: Floats = -((values - total[..., None] * shares) ** 2 * metric).sum(-1) / 2.0
+        return total, misfit
+    grounds = noises / tables.most_records
+    answers = np.maximum(values + grounds, 0.0)
+    first, second, ground, earth = answers[..., 0], answers[..., 1], grounds[..., 0], grounds[..., 1]
+    if not tables.noisy:
         total = np.broadcast_to(first + second, risk.shape)
     else:
-        # first risk / (m risk + ground) + second rest / (m rest + ground) = 1 is quadratic in m
+        # first risk / (m risk + ground) + second rest / (m rest + earth) = 1 is quadratic in m
         square = risk * rest
-        linear = ground - (first + second) * square
-        constant = ground * (ground - first * risk - second * rest)
+        linear = ground * rest + earth * risk - (first + second) * square
+        constant = ground * earth - first * risk * earth - second * rest * ground
         discriminant = np.sqrt(np.maximum(linear**2 - 4.0 * square * constant, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             falling = (discriminant - linear) / (2.0 * square)
             rising = -2.0 * constant / (linear + discriminant)
         total = np.where(constant >= 0, 0.0, np.where(linear < 0, falling, rising))
-    fit = xlogy(first, total * risk + ground) + xlogy(second, total * rest + ground) - total
+    fit: Floats = xlogy(first, total * risk + ground) + xlogy(second, total * rest + earth) - total
     return total, fit
 
 
 def _rounds(tables: Tables) -> int:
     """How often the path is searched four times as finely: until a step moves the means by little of a deviation."""
-    if tables.noise_variance == 0:
+    if not tables.noisy:
         return 16
     records = float(np.abs(tables.values).sum((-1, -2)).max()) + 1.0
-    deviation = tables.noise_variance + (tables.most_records * records if tables.of == POPULATION else 0.0)
+    deviation = float(tables.noise_variances.min()) + (
+        tables.most_records * records if tables.of == POPULATION else 0.0
+    )
     return int(np.clip(np.ceil(np.log(100.0 * records / np.sqrt(deviation)) / np.log(4.0)), 4, 16))
 
 
 def _fit(tables: Tables, measure: Measure, theta: Floats) -> Floats:
     """The best means with each value of the measure, (values, strata, 2, 2)."""
-    answers = tables.values[None, :, None, :, :]  # (1, strata, 1, group, outcome)
     angle = theta[:, None, None]
 
     def likelihood(place: Floats) -> Floats:
         exposed, unexposed = _risks(measure, angle, place)
-        fit: Floats = _group(tables, answers[..., 0, :], exposed)[1] + _group(tables, answers[..., 1, :], unexposed)[1]
+        fit: Floats = _group(tables, 0, exposed)[1] + _group(tables, 1, unexposed)[1]
         return fit
 
     strata = len(tables.values)
@@ -131,7 +147,7 @@ def _fit(tables: Tables, measure: Measure, theta: Floats) -> Floats:
         step /= 4.0
     exposed, unexposed = _risks(measure, angle, best)
     risks = np.stack([exposed, unexposed], axis=-1)  # (values, strata, 1, group)
-    totals = np.stack([_group(tables, answers[..., group, :], risks[..., group])[0] for group in (0, 1)], axis=-1)
+    totals = np.stack([_group(tables, group, risks[..., group])[0] for group in (0, 1)], axis=-1)
     means: Floats = np.stack([totals * risks, totals * (1.0 - risks)], axis=-1)[:, :, 0]
     return means
 
@@ -144,7 +160,8 @@ def _weights(measure: Measure, theta: Floats, means: Floats) -> Floats:
         a, b, c, d = means[..., 0, 0], means[..., 0, 1], means[..., 1, 0], means[..., 1, 1]
         level = np.exp(-theta / 2.0)[:, None]
         gradient = np.stack([d * level, -c * scale * level, -b * scale * level, a * level], -1)
-        return gradient.reshape(means.shape) / total
+        weights: Floats = gradient.reshape(means.shape) / total
+        return weights
     sizes = means.sum(-1, keepdims=True)
     risks = np.divide(means, sizes, out=np.full_like(means, 0.5), where=sizes > 0)
     shares = sizes[..., ::-1, :] / total  # the other group's part
@@ -162,10 +179,13 @@ def _signs(measure: Measure, theta: Floats, values: Floats) -> Floats:
     exposed, unexposed = a + b, c + d
     angle = theta[:, None]
     if measure == "odds ratio":
-        return np.sign(a * d - np.exp(angle) * b * c)
-    if measure == "risk ratio":
-        return np.sign(a * unexposed - np.exp(angle) * c * exposed)
-    return np.sign(a * unexposed - c * exposed - angle * exposed * unexposed)
+        contrast = a * d - np.exp(angle) * b * c
+    elif measure == "risk ratio":
+        contrast = a * unexposed - np.exp(angle) * c * exposed
+    else:
+        contrast = a * unexposed - c * exposed - angle * exposed * unexposed
+    signs: Floats = np.sign(contrast)
+    return signs
 
 
 def _signed(tables: Tables, measure: Measure, theta: Floats) -> tuple[Floats, Floats]:
@@ -183,7 +203,7 @@ def _signed(tables: Tables, measure: Measure, theta: Floats) -> tuple[Floats, Fl
     sampling = np.zeros(len(theta))
     if tables.of == POPULATION:
         sampling = tables.most_records * (flat**2 * means.reshape(len(theta), -1)).sum(-1)
-    return statistic, linear_p(statistic, flat, sampling, tables.noise)
+    return statistic, linear_p(statistic, flat, sampling, tables.noise, tables.draws.ravel())
 
 
 def _crossing(accepts: Callable[[Floats], NDArray[np.bool_]], inside: float, outside: float, rounds: int) -> float:
@@ -223,7 +243,7 @@ def effect(tables: Tables, measure: Measure) -> Estimate:
     value = mantel_haenszel(tables.values, measure)
     of = tables.of
     ratio = measure != "risk difference"
-    if of == THESE and tables.noise_variance == 0:
+    if of == THESE and not tables.noisy:
         low, high = (0.0, np.inf) if ratio else (-1.0, 1.0)
         return Estimate(value, low if value is None else value, high if value is None else value, of)
     farthest = _FARTHEST if ratio else 1.0 - 1e-9
@@ -231,7 +251,7 @@ def effect(tables: Tables, measure: Measure) -> Estimate:
     statistic, p = _signed(tables, measure, grid)
     null = float(p[_GRID // 2])
     accepted = p > _ALPHA
-    rounds = 4 if tables.noise_variance > 0 else 10
+    rounds = 4 if tables.noisy else 10
     centre = _centre(tables, measure, grid, statistic)
     if not accepted.any():
         grid, accepted = np.array([grid[grid < centre].max(), centre, grid[grid > centre].min()]), np.array([0, 1, 0])
@@ -265,12 +285,11 @@ def _centre(tables: Tables, measure: Measure, grid: Floats, statistic: Floats) -
     return float(np.clip((low + high) / 2.0, grid[0] + _TINY, grid[-1] - _TINY))
 
 
-def _estimate(value: float | None, low: float, high: float, centre: float, of: str, p: float) -> Estimate:
+def _estimate(value: float | None, low: float, high: float, centre: float, of: Estimand, p: float) -> Estimate:
     """The estimate, or the value that its interval surrounds if it is outside of it; none if all is possible."""
-    estimand = THESE if of == THESE else POPULATION
     everything = (low, high) in ((-1.0, 1.0), (0.0, np.inf))
     if everything:
-        return Estimate(None, low, high, estimand, None if of == THESE else p)
+        return Estimate(None, low, high, of, None if of == THESE else p)
     if value is None or not low <= value <= high:
         value = centre if low <= centre <= high else None
-    return Estimate(value, low, high, estimand, None if of == THESE else p)
+    return Estimate(value, low, high, of, None if of == THESE else p)

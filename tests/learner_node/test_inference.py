@@ -50,7 +50,7 @@ def test_tests_reject_a_true_null_in_at_most_one_of_twenty(scale, rate):
     noise = NoiseLaw(scale)
     mean = np.outer([rate, rate * 2, rate], [0.1, 0.9])
     rejections = np.zeros(2)
-    repeats = 500
+    repeats = 300
     for _ in range(repeats):
         values = rng.poisson(mean) + noise.simulate(rng, mean.shape)
         tests = (chi_squared(values, noise), trend(values, np.arange(3.0), noise))
