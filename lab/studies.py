@@ -40,6 +40,7 @@ STUDIES = {
     "importance": Entry(
         "lab.importance", "Importance weights: a second way to weigh the source", "../importance-weights.md"
     ),
+    "intervals": Entry("lab.intervals.study", "How often the intervals of published analyses hold", "../intervals.md"),
     "model": Entry(
         "lab.model", "Models that curators fit in site, beside counts of cells", "../../in-site-learning.md"
     ),
