@@ -109,9 +109,7 @@ class Federation:
                 for tables in zip(*self.tables, strict=True)
             ]
             pooled = [
-                self._table(
-                    question, *table, NoiseLaw(noise.scale, self.condition.draws), self.condition.sites, rng
-                )
+                self._table(question, *table, NoiseLaw(noise.scale, self.condition.draws), self.condition.sites, rng)
                 for question, table, noise in zip(questions, sums, law, strict=True)
             ]
             by_site = {}

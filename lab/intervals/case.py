@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.intervals.answers import Draw, Federation, draw_records
 from lab.intervals.design import Condition
-from learner_node.analyses.part import THESE, Estimate, Estimand, Part, Result
+from learner_node.analyses.part import THESE, Estimand, Estimate, Part, Result
 from protocol.schema import Schema
 
 WHOLE_LINE = (-math.inf, math.inf)

@@ -78,7 +78,10 @@ def _pooling(tau: float, condition: Condition, rng: np.random.Generator) -> Iter
     true = rng.normal(MEAN * unit, tau * unit, 4)
     answers = true + rng.normal(0.0, np.sqrt(sampling)) + noise.simulate(rng, (4,)) / condition.size
     result = between_sites(
-        [SiteEstimate(f"site {n}", float(y), float(v) + added, added) for n, (y, v) in enumerate(zip(answers, sampling, strict=True))]
+        [
+            SiteEstimate(f"site {n}", float(y), float(v) + added, added)
+            for n, (y, v) in enumerate(zip(answers, sampling, strict=True))
+        ]
     )
     if result is None or result.random is None or result.prediction is None:
         return

@@ -17,8 +17,8 @@ from lab.curators import NOISE
 from lab.intervals.case import Compared, Interval
 from lab.intervals.cases import CASES
 from lab.intervals.design import DESIGN
-from lab.study import Order, Part, Size, Study
 from lab.studies import document_of
+from lab.study import Order, Part, Size, Study
 from simulations.campaign.store import Task
 
 LEAST, MOST, LEVEL = 0.94, 0.985, 0.05
@@ -162,9 +162,7 @@ def findings(cells: Mapping[str, Sequence[Batch]], provenance: Provenance | None
         runs = tally.repeats
         width = tally.width / tally.finite if tally.finite else None
         rows.append(
-            Row(
-                case, quantity, setting, runs, tally.held / runs, least, most, tally.low / runs, width, tally.test
-            )
+            Row(case, quantity, setting, runs, tally.held / runs, least, most, tally.low / runs, width, tally.test)
         )
     return Findings(tuple(rows), provenance)
 
@@ -211,7 +209,11 @@ def _columns(*, tests: bool) -> list[Column[Summary]]:
         Column("worst %", lambda row: share(row.worst.coverage), number=True),
         Column("bar %", lambda row: share(row.worst.least), number=True),
         Column("worst in", lambda row: row.worst.setting),
-        Column("below the bar" if not tests else "above the bar", partial(_faults, "rejects" if tests else "short"), number=True),
+        Column(
+            "below the bar" if not tests else "above the bar",
+            partial(_faults, "rejects" if tests else "short"),
+            number=True,
+        ),
     ]
     if not tests:
         columns.append(Column("needlessly wide", partial(_faults, "wide"), number=True))
@@ -235,17 +237,17 @@ def document(results: Findings) -> Document:
     faults = [row for row in results.rows if row.fault]
     each = Table.of("Every setting", attributes(EACH), results.rows)
     summary = [
-        f"{len(intervals)} intervals and {len(tests)} tests of true nulls in {len(DESIGN)} settings: "
-        f"{len(faults)} of {len(results.rows)} miss their bar."
+        (
+            f"{len(intervals)} intervals and {len(tests)} tests of true nulls in {len(DESIGN)} settings: "
+            f"{len(faults)} of {len(results.rows)} miss their bar."
+        )
     ]
     sections = [
         Section("Intervals", [Text(READING), Table.of("Coverage of 95 % intervals", _columns(tests=False), intervals)]),
         Section("Tests", [Text(READING_TESTS), Table.of("True nulls", _columns(tests=True), tests)]),
     ]
     if faults:
-        shown = attributes("case quantity setting repeats fault") + attributes(
-            "coverage least most", "{:.3f}".format
-        )
+        shown = attributes("case quantity setting repeats fault") + attributes("coverage least most", "{:.3f}".format)
         sections.append(Section("What misses its bar", [Table.of("Settings that miss their bar", shown, faults)]))
     return document_of("intervals", sections, results.provenance, {"settings.csv": each}, summary=summary)
 

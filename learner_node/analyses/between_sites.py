@@ -1,10 +1,10 @@
 """Estimates of several sites together: heterogeneity, fixed and random effects, and a prediction interval.
 
 Any part gives each site's estimate, its variance, and how much of that variance is noise that was added on purpose,
-which is known. Heterogeneity is what remains beyond sampling and noise. A random-effects interval holds with few sites
-by Hartung and Knapp's variance with a t law (Hartung and Knapp 2001), with tau^2 of Paule and Mandel (1982) and its
-Q-profile interval (Viechtbauer 2007). DerSimonian and Laird's interval is here to be compared with: it covers 85 to 87
-per cent with four sites. docs/between-sites.md has the measurements.
+which is known. Heterogeneity is what remains beyond sampling and noise: tau^2 of Paule and Mandel (1982) and its
+Q-profile interval (Viechtbauer 2007). The mean of random effects has Hartung and Knapp's variance (2001). Its interval
+is `few_sites`: that of Hartung and Knapp covers 86 to 92 % where four sites are of unlike size, the new one 94.8 to
+98.3 % (docs/intervals.md). DerSimonian and Laird's is here to be compared with: 85 to 87 % with four sites.
 """
 
 from collections.abc import Sequence
@@ -137,6 +137,68 @@ def hartung_knapp(values: Floats, variances: Floats, tau_squared: float) -> Pool
     return Pooled(mean, mean - reach, mean + reach, deviation, float(2.0 * t.sf(abs(mean) / deviation, df)))
 
 
+EVENNESS = 0.95
+"""How far `few_sites` evens its weights out: (sum w)^2 / (k sum w^2) is at least this; 1 is all alike.
+
+With two sites it is more: the interval is bounded above t^2 / (k - 1 + t^2).
+"""
+
+
+def even_weights(variances: Floats) -> Floats:
+    """Weights (v + v0)^-1/2, with the smallest v0 >= 0 that makes them as even as `EVENNESS`. No value decides them."""
+    df = len(variances) - 1
+    critical = float(t.ppf(1.0 - _TAIL, df)) ** 2
+    aim = max(EVENNESS, (1.0 + critical / (df + critical)) / 2.0)
+
+    def evenness(ground: float) -> float:
+        weights = (variances + ground) ** -0.5
+        return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))
+
+    top = float(variances.max())
+    if evenness(0.0) >= aim:
+        ground = 0.0
+    else:
+        while evenness(top) < aim:
+            top *= 4.0
+        ground = float(brentq(lambda ground: evenness(ground) - aim, 0.0, top))
+    weights: Floats = (variances + ground) ** -0.5
+    return weights / weights.max()
+
+
+def few_sites(values: Floats, variances: Floats) -> Pooled:
+    """The mean of random effects by a t test that holds for every tau^2 and any variances.
+
+    With weights that depend on no value, x_i = w_i (value_i - mu) are independent normal variables of mean 0 whose
+    variances may differ. Student's t test of them then rejects in at most 5 %, with any number of sites (Bakirov and
+    Szekely 2005; Ibragimov and Mueller 2010). The interval holds every mu that is not rejected, and is always bounded.
+    With weights 1 / deviation the test is exact where tau^2 is 0; `even_weights` goes as near as is bounded.
+    """
+    count, weights = len(values), even_weights(variances)
+    critical = float(t.ppf(1.0 - _TAIL, count - 1)) ** 2
+    total, terms = weights.sum(), weights * values
+
+    def bend(first: Floats, second: Floats) -> float:
+        """(sum x)^2 / k (1 + t^2 / (k - 1)) - t^2 / (k - 1) sum x^2, as a bilinear form; t is significant above 0."""
+        share = critical / (count - 1)
+        return float(first.sum() * second.sum() / count * (1.0 + share) - share * (first * second).sum())
+
+    square, middle, rest = bend(weights, weights), bend(terms, weights), bend(terms, terms)
+    reach = float(np.sqrt(max(middle**2 - square * rest, 0.0))) / square
+    scatter = float(np.sqrt(terms.var(ddof=1) / count))
+    statistic = abs(float(terms.mean())) / scatter if scatter > 0 else np.inf
+    mean = float(terms.sum() / total)
+    low, high = middle / square - reach, middle / square + reach
+    deviation = (high - low) / 2.0 / float(np.sqrt(critical))
+    return Pooled(mean, low, high, deviation, float(2.0 * t.sf(statistic, count - 1)))
+
+
+def _random(values: Floats, variances: Floats, tau_squared: float) -> Pooled:
+    """Hartung and Knapp's mean and standard error, with an interval that holds and the mean inside."""
+    usual, holding = hartung_knapp(values, variances, tau_squared), few_sites(values, variances)
+    low, high = min(holding.low, usual.value), max(holding.high, usual.value)
+    return Pooled(usual.value, low, high, usual.deviation, holding.p)
+
+
 def between_sites(estimates: Sequence[SiteEstimate]) -> BetweenSites | None:
     """Pool sites' estimates; None if any of two or more sites has none.
 
@@ -155,7 +217,7 @@ def between_sites(estimates: Sequence[SiteEstimate]) -> BetweenSites | None:
     q = _q(0.0, values, variances)
     tau_squared = paule_mandel(values, variances)
     low, high = q_profile(values, variances)
-    random = hartung_knapp(values, variances, tau_squared)
+    random = _random(values, variances, tau_squared)
     prediction = None
     if count >= FEWEST:
         reach = float(t.ppf(1.0 - _TAIL, count - 2)) * float(np.sqrt(tau_squared + random.deviation**2))

@@ -8,6 +8,8 @@ from learner_node.analyses.between_sites import (
     SiteEstimate,
     between_sites,
     dersimonian_laird,
+    even_weights,
+    few_sites,
     hartung_knapp,
     paule_mandel,
     pooled,
@@ -76,6 +78,38 @@ def test_random_effects_hold_with_four_sites_and_dersimonian_and_laird_s_do_not(
     error = 3 * np.sqrt(0.05 * 0.95 / repeats)
     assert held / repeats > 0.95 - error
     assert normal / repeats < 0.91
+
+
+@pytest.mark.parametrize("variances", [(0.1, 1, 1, 10), (0.05, 1, 1, 1), (1, 1, 1, 1e6), (2.0, 3.0)])
+@pytest.mark.parametrize("tau_squared", [0.0, 1.0])
+def test_random_effects_hold_with_sites_of_unlike_size(variances, tau_squared):
+    """Where Hartung and Knapp's interval covers 86 to 92 per cent of the first."""
+    rng = np.random.default_rng(6)
+    variances = np.array(variances, float)
+    held = [
+        (interval := few_sites(rng.normal(3.0, np.sqrt(tau_squared + variances)), variances)).low <= 3 <= interval.high
+        for _ in range(1000)
+    ]
+    assert np.mean(held) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 1000)
+
+
+def test_sites_alike_have_student_s_interval_of_their_values():
+    from scipy.stats import ttest_1samp
+
+    interval = few_sites(VALUES, np.full(5, 0.1))
+    oracle = ttest_1samp(VALUES, 0.0)
+    expected = oracle.confidence_interval()
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
+    assert interval.p == pytest.approx(oracle.pvalue)
+    assert interval.value == pytest.approx(VALUES.mean())
+
+
+def test_the_interval_holds_what_its_test_does_not_reject():
+    interval = few_sites(VALUES, VARIANCES)
+    for end in (interval.low, interval.high):
+        assert few_sites(VALUES - end, VARIANCES).p == pytest.approx(0.05)
+    weights = even_weights(VARIANCES)
+    assert weights.argmax() == VARIANCES.argmin()
 
 
 def test_a_site_that_cannot_tell_is_not_left_out():
