@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from lab.intervals.design import OWN, Condition
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.noisy_table import Axis, NoisyTable, Range, TableAnswers, TableQuestion
+from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
 from learner_node.analyses.part import Part
+from protocol.partitions.cross_bins import Range
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.schema import Schema
 

@@ -59,8 +59,15 @@ class Tally(msgspec.Struct):
 
     def plus(self, other: "Tally") -> "Tally":
         """Both together."""
-        first, second = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Tally(*(left + right for left, right in zip(first[:-1], second[:-1], strict=True)), test=self.test)
+        return Tally(
+            self.repeats + other.repeats,
+            self.held + other.held,
+            self.low + other.low,
+            self.narrow + other.narrow,
+            self.width + other.width,
+            self.finite + other.finite,
+            self.test,
+        )
 
 
 class Batch(TaskCell, frozen=True):

@@ -162,7 +162,8 @@ def even_weights(variances: Floats) -> Floats:
             top *= 4.0
         ground = float(brentq(lambda ground: evenness(ground) - aim, 0.0, top))
     weights: Floats = (variances + ground) ** -0.5
-    return weights / weights.max()
+    weights /= weights.max()
+    return weights
 
 
 def few_sites(values: Floats, variances: Floats) -> Pooled:
