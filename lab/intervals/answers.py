@@ -34,9 +34,9 @@ def draw_records(draw: Draw, condition: Condition, rng: np.random.Generator) -> 
     fresh = draw(rng, size)
     if most == 1:
         return fresh
-    own = draw(rng, -(-size // most))
+    first = draw(rng, -(-size // most))
     copied = rng.random(size) < np.sqrt(CORRELATION)
-    return {name: np.where(copied, own[name].repeat(most)[:size], values) for name, values in fresh.items()}
+    return {name: np.where(copied, first[name].repeat(most)[:size], values) for name, values in fresh.items()}
 
 
 def noise_of(condition: Condition, sites: int | None = None, share: Fraction = Fraction(1)) -> NoiseLaw:
@@ -137,7 +137,7 @@ class Federation:
 
 
 def _added(tables: Sequence[NoisyTable]) -> NoisyTable:
-    whole = tables[0]
+    total = tables[0]
     for table in tables[1:]:
-        whole = whole.plus(table)
-    return whole
+        total = total.plus(table)
+    return total

@@ -90,8 +90,8 @@ def _pooling(tau: float, condition: Condition, rng: np.random.Generator) -> Iter
         yield TrueNull("heterogeneity", result.p)
     yield Interval("random effects", result.random.low, result.random.high, MEAN * unit)
     yield Interval("tau squared", result.tau_squared_low, result.tau_squared_high, (tau * unit) ** 2, coarse=True)
-    another = rng.normal(MEAN * unit, tau * unit)
-    yield Interval("prediction of another site", *result.prediction, another, coarse=True)
+    site = rng.normal(MEAN * unit, tau * unit)
+    yield Interval("prediction of another site", *result.prediction, site, coarse=True)
 
 
 CASES: dict[str, Case] = {

@@ -1,4 +1,4 @@
-"""The study: every case in every setting of the design, counted, and held to the bars of docs/intervals.md."""
+"""The study: every case in every setting of the design, counted, and good to the bars of docs/intervals.md."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Tally(msgspec.Struct):
     """Repeats of one quantity."""
 
     repeats: int = 0
-    held: int = 0  # intervals that cover, or tests that do not reject
+    good: int = 0  # intervals that cover, or tests that do not reject
     low: int = 0  # intervals below the truth
     narrow: int = 0  # intervals that say something
     width: float = 0.0  # sum of finite widths
@@ -46,7 +46,7 @@ class Tally(msgspec.Struct):
         """Count one more."""
         self.repeats += 1
         if isinstance(compared, Interval):
-            self.held += compared.covers
+            self.good += compared.covers
             self.low += compared.high < compared.truth and not compared.covers
             self.narrow += compared.narrow
             if np.isfinite(compared.high - compared.low):
@@ -54,14 +54,14 @@ class Tally(msgspec.Struct):
                 self.width += compared.high - compared.low
         else:
             self.test = True
-            self.held += compared.p is None or compared.p > LEVEL
+            self.good += compared.p is None or compared.p > LEVEL
             self.narrow += compared.p is not None
 
     def plus(self, other: "Tally") -> "Tally":
         """Both together."""
         return Tally(
             self.repeats + other.repeats,
-            self.held + other.held,
+            self.good + other.good,
             self.low + other.low,
             self.narrow + other.narrow,
             self.width + other.width,
@@ -169,7 +169,7 @@ def findings(cells: Mapping[str, Sequence[Batch]], provenance: Provenance | None
         runs = tally.repeats
         width = tally.width / tally.finite if tally.finite else None
         rows.append(
-            Row(case, quantity, setting, runs, tally.held / runs, least, most, tally.low / runs, width, tally.test)
+            Row(case, quantity, setting, runs, tally.good / runs, least, most, tally.low / runs, width, tally.test)
         )
     return Findings(tuple(rows), provenance)
 
@@ -235,14 +235,14 @@ READING = (
     "98.5 % and that error, although nine in ten intervals are narrower than half of what the number may be."
 )
 READING_TESTS = "A test of a null that is true should reject in at most 5 %, and the error of the repeats."
-EACH = "case quantity setting repeats coverage least most low width fault"
+SETTING_COLUMNS = "case quantity setting repeats coverage least most low width fault"
 
 
 def document(results: Findings) -> Document:
     """Intervals, tests, and a file of every setting."""
     intervals, tests = _summaries(results.rows, tests=False), _summaries(results.rows, tests=True)
     faults = [row for row in results.rows if row.fault]
-    each = Table.of("Every setting", attributes(EACH), results.rows)
+    settings_table = Table.of("Every setting", attributes(SETTING_COLUMNS), results.rows)
     summary = [
         (
             f"{len(intervals)} intervals and {len(tests)} tests of true nulls in {len(DESIGN)} settings: "
@@ -254,9 +254,9 @@ def document(results: Findings) -> Document:
         Section("Tests", [Text(READING_TESTS), Table.of("True nulls", _columns(tests=True), tests)]),
     ]
     if faults:
-        shown = attributes("case quantity setting repeats fault") + attributes("coverage least most", "{:.3f}".format)
-        sections.append(Section("What misses its bar", [Table.of("Settings that miss their bar", shown, faults)]))
-    return document_of("intervals", sections, results.provenance, {"settings.csv": each}, summary=summary)
+        columns = attributes("case quantity setting repeats fault") + attributes("coverage least most", "{:.3f}".format)
+        sections.append(Section("What misses its bar", [Table.of("Settings that miss their bar", columns, faults)]))
+    return document_of("intervals", sections, results.provenance, {"settings.csv": settings_table}, summary=summary)
 
 
 STUDY = Study(
