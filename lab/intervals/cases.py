@@ -1,4 +1,7 @@
-"""All cases of the study, by name. Each module of cases has those of one sort of analysis."""
+"""All cases of the study, by name. Each module of cases has those of one sort of analysis.
+
+It is a module of its own so that the study, which counts, knows none of the analyses.
+"""
 
 from lab.intervals import of_tables
 from lab.intervals.case import Case
