@@ -17,7 +17,9 @@ from protocol.strict_toml import convert, suggest
 if TYPE_CHECKING:
     from learner_node.analyses.part import Part
 
-PART_KINDS: dict[str, str] = {}
+PART_KINDS: dict[str, str] = {
+    "counts": "learner_node.analyses.counts:Counts",
+}
 """Tag of a part -> "module:class" of its struct."""
 
 

@@ -1,0 +1,330 @@
+"""Intervals of counts, shares, means and quantiles of noisy counts, by inverting tests whose null law holds the noise.
+
+A share p of a group of N records is tested by T = y_a - p (y_a + y_b), the noisy counts inside and outside. Under the
+null T is a binomial count less N p, and weighted noise: 1 - p times that of the cells inside, -p times that of the
+cells outside. Records of one unit may agree; the binomial law is then that of N / c independent units of c records,
+which has the largest variance, c N p (1 - p). Tails are those of the saddlepoint approximation (Lugannani and Rice
+1980) with half a record's correction for continuity; without noise they are exact, and the interval is Clopper and
+Pearson's (1934). An interval holds all p that neither tail of 2.5 % rejects.
+
+A mean over bins is tested by sum (m_j - mu) y_j, see `mean_interval`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betaincinv, ndtr
+
+from learner_node.analyses.inference import linear_p, noisy, root
+from learner_node.analyses.noise_law import NoiseLaw
+from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
+
+Floats = NDArray[np.float64]
+TAIL = (1.0 - LEVEL) / 2.0
+_GRID = 161
+_NEAR = 1e-4
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """A sum of cells of one table: its raw value and how many cells it adds up."""
+
+    value: float
+    cells: float
+
+
+def count_estimate(total: NoisySum, noise: NoiseLaw) -> Estimate:
+    """How many of these records there are: the raw value, at least 0, and the quantiles of the noise around it.
+
+    The interval covers in at least 95 % whatever the count is: the noise's law does not depend on it.
+    """
+    law = noise.of_cells(total.cells)
+    reach = law.quantile(1.0 - TAIL)
+    shown = max(0.0, total.value)
+    return Estimate(shown, max(0.0, total.value - reach), max(0.0, total.value + reach), THESE)
+
+
+def share_tail(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int, p: Floats) -> tuple[Floats, Floats]:
+    """P(T <= observed) and P(T >= observed) at each share p in (0, 1), float64 of the shape of p.
+
+    Args:
+        inside: records that have it.
+        outside: records that do not.
+        noise: in each cell.
+        most: c, records of a unit.
+        p: shares to test.
+    """
+    size = max(inside.value + outside.value, inside.value, 1.0)
+    observed = inside.value - p * (inside.value + outside.value)
+    half = 0.5
+    upper = _saddle_tail(observed - half, p, size, inside.cells, outside.cells, noise, most)
+    lower = _saddle_tail(-(observed + half), 1.0 - p, size, outside.cells, inside.cells, noise, most)
+    return lower, upper
+
+
+def _saddle_tail(target: Floats, p: Floats, size: float, near: float, far: float, noise: NoiseLaw, most: int) -> Floats:
+    """P(T >= target) of T = c Bin(size / c, p) - size p + (1 - p) noise of `near` cells - p noise of `far` cells.
+
+    For a negative target it is the complement of the other side's tail.
+    """
+    units = size / most
+    loud = noisy(noise)
+    variance = most * size * p * (1 - p)
+    if loud:
+        variance = variance + noise.variance * (near * (1 - p) ** 2 + far * p**2)
+    deviation = np.sqrt(variance)
+    z = target / deviation
+    chord = np.cosh(1.0 / noise.scale) if loud else 0.0
+
+    def derivatives(s: Floats) -> tuple[Floats, Floats]:
+        growth = p * np.exp(np.clip(most * s, -700, 700))
+        tilted = growth / (1 - p + growth)
+        first = size * (tilted - p) - target
+        second = most * size * tilted * (1 - tilted)
+        if loud:
+            for cells, weight in ((near, 1 - p), (far, p)):
+                gap = chord - np.cosh(weight * s)
+                first = first + noise.draws * cells * weight * np.sinh(weight * s) / gap
+                second = second + noise.draws * cells * weight**2 * (chord * np.cosh(weight * s) - 1) / gap**2
+        return first, second
+
+    most_s = (1 - 1e-9) / noise.scale / np.maximum(p, 1 - p) if loud else np.full_like(p, 200.0 / most)
+    start = np.clip(target / variance, -0.5 * most_s, 0.5 * most_s)
+    s = root(derivatives, -most_s, most_s, start)
+    slope, second = derivatives(s)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        generating = units * np.log1p(p * np.expm1(np.clip(most * s, -700, 700))) - size * p * s
+        if loud:
+            for cells, weight in ((near, 1 - p), (far, p)):
+                generating = generating + noise.draws * cells * np.log((chord - 1) / (chord - np.cosh(weight * s)))
+        w = np.sign(s) * np.sqrt(np.maximum(2 * (s * (slope + target) - generating), 0.0))
+        u = s * np.sqrt(second)
+        tail = ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w)
+    close = np.abs(z) < _NEAR
+    tail = np.where(close | ~np.isfinite(tail), ndtr(-z), tail)
+    clipped: Floats = np.clip(tail, 0.0, 1.0)
+    return clipped
+
+
+def share_estimate(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int = 1) -> Estimate:
+    """The share of a population that has it, with all shares that are not rejected.
+
+    Without a positive total it has no value; the interval is still that of the test.
+    """
+    total = inside.value + outside.value
+    value = None if total <= 0 else float(np.clip(inside.value / total, 0.0, 1.0))
+    if not noisy(noise):
+        return _exact_share(inside.value, outside.value, most)
+
+    def excess(p: Floats) -> Floats:
+        lower, upper = share_tail(inside, outside, noise, most, p)
+        rest: Floats = np.minimum(lower, upper) - TAIL
+        return rest
+
+    low, high = inverted(excess, 0.0, 1.0, value)
+    return Estimate(value, low, high, POPULATION)
+
+
+def _exact_share(inside: float, outside: float, most: int) -> Estimate:
+    """Clopper and Pearson's interval of whole units of c records."""
+    total = inside + outside
+    if total <= 0:
+        return Estimate(None, 0.0, 1.0, POPULATION)
+    first, second = inside / most, outside / most
+    low = 0.0 if inside <= 0 else float(betaincinv(first, second + 1, TAIL))
+    high = 1.0 if outside <= 0 else float(betaincinv(first + 1, second, 1 - TAIL))
+    return Estimate(inside / total, low, high, POPULATION)
+
+
+def inverted(excess: Callable[[Floats], Floats], low: float, high: float, near: float | None) -> tuple[float, float]:
+    """The ends of where a test does not reject.
+
+    Args:
+        excess: parameters -> p-value less the level, negative where rejected.
+        low: least possible parameter.
+        high: largest possible parameter.
+        near: an estimate, around which the grid is finer.
+
+    Returns:
+        (first, last) parameter that is not rejected; (low, high) if the grid shows none.
+    """
+    unit = (1 - np.cos(np.linspace(0.0, np.pi, _GRID))) / 2
+    grid = low + (high - low) * unit
+    if near is not None:
+        reach = (high - low) * np.geomspace(1e-5, 1.0, 40)
+        grid = np.concatenate([grid, near - reach, [near], near + reach])
+    span = high - low
+    # ends are approached, where a law has no variance
+    grid = np.unique(np.clip(grid, low + 1e-9 * span, high - 1e-9 * span))
+    accepted = np.flatnonzero(excess(grid) >= 0)
+    if not len(accepted):
+        return low, high
+
+    def end(index: int, neighbour: int, limit: float) -> float:
+        if not 0 <= neighbour < len(grid):
+            return limit
+        return float(brentq(lambda x: float(excess(np.array([x]))[0]), grid[neighbour], grid[index], xtol=1e-7 * span))
+
+    return end(accepted[0], accepted[0] - 1, low), end(accepted[-1], accepted[-1] + 1, high)
+
+
+@dataclass(frozen=True)
+class BinnedNumber:
+    """Noisy counts of a number's bins in one group, missing values left out."""
+
+    counts: Floats  # (k,), raw
+    middles: Floats  # (k,), the value that stands for each bin
+    ends: Floats  # (k + 1,), public bounds and edges
+    noise: NoiseLaw  # in each bin
+    most: int = 1  # c
+
+    @property
+    def total(self) -> float:
+        """Noisy number of values."""
+        return float(self.counts.sum())
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the bins' middles, within their range; None without a positive total."""
+        if self.total <= 0:
+            return None
+        return float(np.clip((self.counts @ self.middles) / self.total, self.middles.min(), self.middles.max()))
+
+    @property
+    def variance(self) -> float | None:
+        """The variance of the bins' middles, with divisor n - 1, in its possible range; None if n is at most 1."""
+        mean = self.mean
+        if mean is None or self.total <= 1:
+            return None
+        spread = float(self.counts @ (self.middles - mean) ** 2) / (self.total - 1)
+        return float(np.clip(spread, 0.0, np.ptp(self.middles) ** 2 / 4 * self.total / (self.total - 1)))
+
+
+def mean_interval(number: BinnedNumber, of: Estimand, level: float = LEVEL) -> tuple[float, float]:
+    """All means mu that the test of sum (m_j - mu) y_j does not reject.
+
+    Of these records the sum holds noise alone. Of their population its variance has c sum (m_j - mu)^2 y_j, too, at
+    least 0, times n / (n - 3), as the variance is estimated.
+    """
+    middles = number.middles
+    if len(middles) == 1:
+        return float(middles[0]), float(middles[0])
+
+    def excess(mu: Floats) -> Floats:
+        weights = middles - mu[:, None]
+        sampling = np.zeros(len(mu)) if of == THESE else _sampling(number, weights)
+        rest: Floats = linear_p(weights @ number.counts, weights, sampling, number.noise) - (1.0 - level)
+        return rest
+
+    if of == THESE and not noisy(number.noise):
+        mean = number.mean
+        return (float(middles.min()), float(middles.max())) if mean is None else (mean, mean)
+    return inverted(excess, float(middles.min()), float(middles.max()), number.mean)
+
+
+def _sampling(number: BinnedNumber, weights: Floats) -> Floats:
+    """The variance of sum w_j n_j by sampling, of rows of weights: no less than 0, and of counts that may be noisy."""
+    raw: Floats = np.maximum((weights**2) @ number.counts, 0.0)
+    size = max(number.total, 6.0)
+    return number.most * raw * size / (size - 3.0)
+
+
+def deviation_interval(number: BinnedNumber, of: Estimand) -> tuple[float, float]:
+    """All standard deviations that the test of sum ((m_j - mu)^2 - v) y_j does not reject for a plausible mean.
+
+    Plausible are means in their 99 % interval; the test's level is then 4 %, and both together at least 95 %.
+    """
+    middles = number.middles
+    most = float(np.ptp(middles)) / 2
+    if len(middles) == 1:
+        return 0.0, 0.0
+    if of == THESE and not noisy(number.noise):
+        exact = number.variance
+        return (0.0, most) if exact is None else (exact**0.5, exact**0.5)
+    low, high = mean_interval(number, of, 0.99)
+    means = np.unique(np.clip([low, high, number.mean or low, (low + high) / 2], low, high))
+    squares = (middles - means[:, None]) ** 2
+
+    def excess(deviation: Floats) -> Floats:
+        weights = squares - deviation[:, None, None] ** 2
+        sampling = np.zeros(weights.shape[:-1]) if of == THESE else _sampling(number, weights)
+        p = linear_p(weights @ number.counts, weights, sampling, number.noise)
+        rest: Floats = p.max(-1) - 0.04
+        return rest
+
+    variance = number.variance
+    return inverted(excess, 0.0, most, None if variance is None else min(variance**0.5, most))
+
+
+def quantile_interval(number: BinnedNumber, share: float, of: Estimand) -> tuple[float | None, float, float]:
+    """A quantile and its interval, whose ends are edges of bins.
+
+    The value is interpolated within its bin, as if values were even in it. The interval reaches from the last edge
+    below which there are surely fewer than `share` to the first below which there are surely more. So it holds the
+    quantile of the values themselves, wherever in its bin it lies.
+    """
+    cumulated = np.cumsum(number.counts)
+    total = number.total
+    low, high = float(number.ends[0]), float(number.ends[-1])
+    for j in range(1, len(number.counts)):
+        inside, outside = NoisySum(cumulated[j - 1], j), NoisySum(total - cumulated[j - 1], len(number.counts) - j)
+        less, more = _compared(number, inside, outside, share, of)
+        if less < TAIL:  # surely fewer than `share` are below this edge
+            low = max(low, float(number.ends[j]))
+        elif more < TAIL:
+            high = min(high, float(number.ends[j]))
+    if total <= 0:
+        return None, low, max(low, high)
+    return _interpolated(number, share), min(low, high), max(low, high)
+
+
+def _compared(
+    number: BinnedNumber, inside: NoisySum, outside: NoisySum, share: float, of: Estimand
+) -> tuple[float, float]:
+    """Tails of the test that exactly `share` lies below an edge."""
+    if of == POPULATION:
+        lower, upper = share_tail(inside, outside, number.noise, number.most, np.array([share]))
+        return float(lower[0]), float(upper[0])
+    statistic = (1 - share) * inside.value - share * outside.value
+    if not noisy(number.noise):
+        return float(statistic >= 0), float(statistic <= 0)
+    weights = np.concatenate([np.full(int(inside.cells), 1 - share), np.full(int(outside.cells), -share)])
+    p = float(linear_p(np.asarray(statistic), weights, np.asarray(0.0), number.noise)) / 2
+    return (p, 1 - p) if statistic < 0 else (1 - p, p)
+
+
+def _interpolated(number: BinnedNumber, share: float) -> float:
+    """The point where the cumulated counts, made to rise, reach a share, straight within a bin."""
+    below = np.concatenate([[0.0], np.cumsum(np.maximum(number.counts, 0.0))])
+    if below[-1] <= 0:
+        return float(number.ends[0])
+    target = share * below[-1]
+    j = int(np.clip(np.searchsorted(below, target, side="left"), 1, len(number.counts)))
+    part = (target - below[j - 1]) / (below[j] - below[j - 1])
+    return float(number.ends[j - 1] + part * (number.ends[j] - number.ends[j - 1]))
+
+
+def zero_or_few(value: float, noise: NoiseLaw, few: int) -> tuple[float, float]:
+    """Whether a cell is empty or has 1 to `few` records.
+
+    Args:
+        value: raw.
+        noise: in the cell.
+        few: most records of the second hypothesis, all of them as likely.
+
+    Returns:
+        (likelihood ratio of empty to few, probability of empty if before the two were as likely).
+    """
+    y = round(value)
+    if noise.exact:
+        empty = y == 0
+        return (float("inf") if empty else 0.0), float(empty)
+    gaps = y - np.arange(few + 1)
+    log_law = noise.log_pmf(np.abs(gaps))
+    top = log_law.max()
+    law = np.exp(log_law - top)
+    ratio = float(law[0] / max(law[1:].mean(), 1e-300))
+    return ratio, ratio / (1.0 + ratio)
