@@ -38,25 +38,25 @@ def settled(counts: Floats, total: float, deviation: float) -> Floats:
         total: what they have to add up to.
         deviation: of the noise in each.
     """
-    shown = np.rint(np.maximum(counts, 0.0))
-    debt = float(shown.sum() - np.rint(total))
+    display = np.rint(np.maximum(counts, 0.0))
+    debt = float(display.sum() - np.rint(total))
     if debt < 0:
         # the total says more than the counts: each has an equal part of it
-        return shown + _even(-debt, np.argsort(-shown, kind="stable"), len(shown))
-    small = np.argsort(shown, kind="stable")
+        return display + _even(-debt, np.argsort(-display, kind="stable"), len(display))
+    small = np.argsort(display, kind="stable")
     for index in small:
-        if debt <= 0 or shown[index] > SIGNIFICANT * deviation:
+        if debt <= 0 or display[index] > SIGNIFICANT * deviation:
             break
-        part = min(debt, shown[index])
-        shown[index] -= part
+        part = min(debt, display[index])
+        display[index] -= part
         debt -= part
     while debt > 0:
-        payers = np.flatnonzero(shown > 0)
-        order = payers[np.argsort(-shown[payers], kind="stable")]
-        part = np.minimum(_even(debt, order, len(shown)), shown)
-        shown -= part
+        payers = np.flatnonzero(display > 0)
+        order = payers[np.argsort(-display[payers], kind="stable")]
+        part = np.minimum(_even(debt, order, len(display)), display)
+        display -= part
         debt -= float(part.sum())
-    return shown
+    return display
 
 
 def _even(amount: float, order: NDArray[np.intp], size: int) -> Floats:

@@ -43,8 +43,8 @@ def count_estimate(total: NoisySum, noise: NoiseLaw) -> Estimate:
     """
     law = noise.of_cells(total.cells)
     reach = law.quantile(1.0 - TAIL)
-    shown = max(0.0, total.value)
-    return Estimate(shown, max(0.0, total.value - reach), max(0.0, total.value + reach), THESE)
+    value = max(0.0, total.value)
+    return Estimate(value, max(0.0, total.value - reach), max(0.0, total.value + reach), THESE)
 
 
 def share_tail(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int, p: Floats) -> tuple[Floats, Floats]:
