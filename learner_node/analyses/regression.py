@@ -1,0 +1,354 @@
+"""Regression tables from noisy counts: linear, logistic, Poisson and proportional hazards.
+
+`regression_terms` says what enters the model, `regression_design` which tables are asked, `regression_fit` how the
+coefficients and their covariance follow, and `regression_result` what is shown.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
+from learner_node.analyses.noisy_table import Axis, NoisyTable, Range, TableAnswers, TableQuestion
+from learner_node.analyses.part import LEVEL, Setting
+from learner_node.analyses.regression_design import (
+    Block,
+    Calibration,
+    Moments,
+    choose_blocks,
+)
+from learner_node.analyses.regression_fit import Fit, Rows, fit
+from learner_node.analyses.regression_result import RATIOS, Counted, RegressionResult, coefficient_rows
+from learner_node.analyses.regression_terms import (
+    Covariate,
+    Model,
+    Outcome,
+    event_outcome,
+    number_outcome,
+    time_outcome,
+)
+from protocol.errors import ConfigurationError
+from protocol.mistakes import first_repeated
+from protocol.rationals import Rational
+from protocol.schema import Schema
+
+Floats = NDArray[np.float64]
+
+MOST_COVARIATES = 12
+MOST_CONTRASTS = 1_500
+"""Most contrasts of covariates and their pairs; their matrix is inverted."""
+_SHARE = 0.2
+"""Share of records with an event that a quote assumes."""
+_RATIO = 2.0
+_POWER = 0.8
+
+
+class Regression(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="regression", forbid_unknown_fields=True, omit_defaults=True
+):
+    """A regression table.
+
+    The estimand is the coefficient vector that solves the model's equations in the population of *binned* records: a
+    number in bins adjusts for its bins only.
+    """
+
+    name: str
+    model: Model
+    covariates: tuple[Covariate, ...]
+    outcome: str = ""  # the label, an outcome or an attribute; "" of hazards: the schema's time_to_event
+    event: str | tuple[str, ...] = ()  # levels of the outcome that count; () of two levels: the second
+    cause: str | None = None  # of hazards: the event that counts; None: any
+    outcome_edges: tuple[float, ...] = ()  # of an outcome that is a number
+    outcome_scores: tuple[float, ...] = ()  # of its bins; (): their middles
+    strata: str = ""  # "site": each site has an intercept, or baseline hazard, of its own
+    weight: Rational | int | float | str = 1
+
+    def _outcome(self, schema: Schema) -> Outcome:
+        """Raises ConfigurationError."""
+        if self.model == "hazards":
+            if self.outcome or self.event or self.outcome_edges or self.outcome_scores:
+                raise ConfigurationError("hazards take the schema's time_to_event; take outcome, event and edges out")
+            return time_outcome(schema, self.cause)
+        if self.cause is not None:
+            raise ConfigurationError("cause is of hazards; event says which levels of an outcome count")
+        if not self.outcome:
+            raise ConfigurationError("outcome must name the variable that is explained")
+        if self.outcome_edges or self.model == "linear":
+            if self.event:
+                raise ConfigurationError("event is of an outcome with levels; a number has outcome_edges")
+            return number_outcome(schema, self.outcome, self.outcome_edges, self.outcome_scores, self.model)
+        if self.outcome_scores:
+            raise ConfigurationError("outcome_scores are of the bins of outcome_edges; state these, too")
+        events = (self.event,) if isinstance(self.event, str) else self.event
+        return event_outcome(schema, self.outcome, events)
+
+    def _checked(self, schema: Schema) -> tuple[Outcome, list[Axis]]:
+        """The outcome and the covariates' axes. Raises ConfigurationError, whose message names this analysis."""
+        try:
+            return self._parsed(schema)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"analysis {self.name!r}: {error}") from None
+
+    def _parsed(self, schema: Schema) -> tuple[Outcome, list[Axis]]:
+        outcome = self._outcome(schema)
+        if not self.covariates:
+            raise ConfigurationError("covariates must name at least one variable")
+        if len(self.covariates) > MOST_COVARIATES:
+            raise ConfigurationError(f"there are {len(self.covariates)} covariates; at most {MOST_COVARIATES}")
+        names = [covariate.variable for covariate in self.covariates]
+        if again := first_repeated(names):
+            raise ConfigurationError(f"covariate {again!r} is listed twice")
+        for bins in outcome.factors:
+            if bins.attribute in names:
+                raise ConfigurationError(f"{bins.attribute!r} is the outcome, so it cannot be a covariate")
+        if self.strata not in ("", "site"):
+            raise ConfigurationError("strata can only be 'site'")
+        axes = []
+        for covariate in self.covariates:
+            axis = Axis.of(covariate.factor(schema), schema)
+            covariate.check(axis)
+            axes.append(axis)
+        self._check_size(outcome, axes)
+        return outcome, axes
+
+    def _levels(self, axes: Sequence[Axis]) -> tuple[int, ...]:
+        return tuple(len(covariate.cells(axis)) for covariate, axis in zip(self.covariates, axes, strict=True))
+
+    def _check_size(self, outcome: Outcome, axes: Sequence[Axis]) -> None:
+        levels = self._levels(axes)
+        contrasts = sum(levels) - len(levels)
+        pairs = (contrasts**2 - sum((count - 1) ** 2 for count in levels)) // 2
+        if 1 + contrasts + pairs > MOST_CONTRASTS or not choose_blocks(levels, outcome.count):
+            raise ConfigurationError(
+                f"these covariates have {contrasts} coefficients and {pairs} pairs, more than tables can tell apart "
+                f"({MOST_CONTRASTS} together); take fewer covariates or wider bins"
+            )
+
+    def questions(self, schema: Schema) -> Sequence[TableQuestion]:
+        """One table of outcome and covariates for each block of covariates, among records that are complete."""
+        outcome, axes = self._checked(schema)
+        factors = [covariate.factor(schema) for covariate in self.covariates]
+        complete = [
+            Range(bins, covariate.cells(axis))
+            for bins, covariate, axis in zip(factors, self.covariates, axes, strict=True)
+        ]
+        tables = []
+        for block in choose_blocks(self._levels(axes), outcome.count):
+            others = [index for index in range(len(factors)) if index not in block]
+            tables.append(
+                TableQuestion(
+                    (*outcome.factors, *(factors[index] for index in block)),
+                    tuple(complete[index] for index in others if len(complete[index].cells) < len(axes[index])),
+                )
+            )
+        return tables
+
+    def words(self, schema: Schema) -> str:
+        """What a steward reads."""
+        outcome, axes = self._checked(schema)
+        blocks = choose_blocks(self._levels(axes), outcome.count)
+        names = ", ".join(covariate.variable for covariate in self.covariates)
+        tables = "one table" if len(blocks) == 1 else f"{len(blocks)} tables of {len(blocks[0])} covariates each"
+        return (
+            f"A {_TITLES[self.model]} of {outcome.words} on {names}: {tables} with the number of records in each "
+            "combination of the outcome's and the covariates' levels or bins."
+        )
+
+    def _tables(
+        self, tables: Sequence[NoisyTable], outcome: Outcome, axes: Sequence[Axis], blocks: Sequence[Block]
+    ) -> tuple[list[Floats], list[float]]:
+        """Counts (outcome cells, covariates' cells ...) of what counts, and the noise variance of a cell."""
+        values, variances = [], []
+        for table, block in zip(tables, blocks, strict=True):
+            cells = (*outcome.cells, *(self.covariates[index].cells(axes[index]) for index in block))
+            counts = table.values[np.ix_(*cells)]
+            values.append(counts.reshape(outcome.count, *counts.shape[len(outcome.cells) :]))
+            variances.append(table.noise.variance)
+        return values, variances
+
+    def _design(self, axes: Sequence[Axis], points: NDArray[np.intp]) -> Floats:
+        """Design columns at points (N, d)."""
+        codings = [covariate.columns(axis)[0] for covariate, axis in zip(self.covariates, axes, strict=True)]
+        return np.concatenate([coding[points[:, index]] for index, coding in enumerate(codings)], axis=1)
+
+    def read(self, answers: TableAnswers) -> RegressionResult:
+        """Fit the model to the answers as they came."""
+        outcome, axes = self._checked(answers.schema)
+        levels = self._levels(axes)
+        blocks = choose_blocks(levels, outcome.count)
+        rows = outcome.rows(self.model)
+        most = answers.pooled[0].most_records_per_unit
+        pooled = self._calibration(levels, blocks, *self._tables(answers.pooled, outcome, axes, blocks))
+        design = self._design(axes, pooled.points)
+        sites = {}
+        for site, tables in answers.by_site.items():
+            part = self._tables(tables, outcome, axes, blocks)
+            sites[site] = _site(pooled, levels, blocks, *part)
+        stratified = self.strata == "site" and len(sites) > 1
+        if stratified:
+            solution = fit(_by_site(rows, len(sites)), design, _stacked(list(sites.values())), most_records=most)
+        else:
+            solution = fit(rows, design, pooled, most_records=most)
+        intercepts = rows.count * (len(sites) if stratified else 1)
+        terms = [
+            (covariate.variable, label, reference)
+            for covariate, axis in zip(self.covariates, axes, strict=True)
+            for label, reference in [(text, covariate.columns(axis)[2]) for text in covariate.columns(axis)[1]]
+        ]
+        between: dict[int, BetweenSites] = {}
+        if len(sites) > 1:
+            fits = {site: fit(rows, design, calibration, most_records=most) for site, calibration in sites.items()}
+            between = _between(fits, rows.count, len(terms))
+        events = float((rows.response > 0).any(axis=0) @ pooled.weights(pooled.sums).sum(axis=1))
+        counted = Counted(
+            records=solution.records,
+            events=events if outcome.binary or self.model == "hazards" else None,
+            sites=answers.pooled[0].sites,
+            epsilon=answers.epsilon,
+            tables=len(blocks),
+            block=len(blocks[0]),
+            most_records=most,
+            secure=answers.secure,
+            stratified=stratified,
+            strata_wanted=self.strata == "site",
+            bins=tuple(axis.variable for axis in axes if axis.edges),
+            excludes=any(covariate.missing == "exclude" for covariate in self.covariates),
+            intervals=rows.count if self.model == "hazards" else 0,
+        )
+        return RegressionResult(
+            self.name,
+            self.model,
+            outcome.words,
+            outcome.binary,
+            tuple(coefficient_rows(solution, intercepts, terms, self.model)),
+            counted,
+            between,
+        )
+
+    def _calibration(
+        self, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], variances: list[float]
+    ) -> Calibration:
+        if len(blocks) == 1:
+            return Calibration.joint(levels, tables[0], variances[0])
+        return Calibration.pairs(Moments.of(levels, blocks, tables, variances))
+
+    def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
+        """The interval to expect around a ratio of 2, or a difference, for each covariate.
+
+        It assumes even cells, independent covariates, and an event in a fifth of the records.
+        """
+        outcome, axes = self._checked(setting.schema)
+        levels = self._levels(axes)
+        blocks = choose_blocks(levels, outcome.count)
+        records = float(sum(setting.sizes))
+        shares = _assumed(outcome, self.model)
+        tables = []
+        for block in blocks:
+            shape = [levels[index] for index in block]
+            even = np.full(shape, records / np.prod(shape))
+            tables.append(shares.reshape(-1, *([1] * len(shape))) * even)
+        variances = [law.variance for law in setting.noises]
+        calibration = self._calibration(levels, blocks, tables, variances)
+        design = self._design(axes, calibration.points)
+        rows = outcome.rows(self.model)
+        solution = fit(rows, design, calibration, most_records=setting.most_records_per_unit)
+        quotes = []
+        start = rows.count
+        for covariate, axis in zip(self.covariates, axes, strict=True):
+            columns = covariate.columns(axis)[0].shape[1]
+            place = slice(start, start + columns)
+            start += columns
+            quotes.append(self._quoted(covariate.variable, solution, place))
+        return quotes
+
+    def _quoted(self, name: str, solution: Fit, place: slice) -> tuple[str, str]:
+        ratio = RATIOS[self.model]
+        subject = f"{ratio} of {_RATIO:g} for {name}" if ratio else f"difference for {name}"
+        if not solution.estimable[place].all():
+            return subject, "not estimable: the noise hides how the covariates hang together"
+        total = float(np.median(np.diag(solution.covariance)[place]))
+        noise = float(np.median(np.diag(solution.noise_covariance)[place]))
+        half = float(ndtri((1 + LEVEL) / 2)) * total**0.5
+        if not ratio:
+            return subject, f"known within {half:.2g}"
+        low, high = _RATIO * np.exp(-half), _RATIO * np.exp(half)
+        target = (np.log(_RATIO) / (ndtri((1 + LEVEL) / 2) + ndtri(_POWER))) ** 2
+        sampling = total - noise
+        if noise <= 0:
+            power = ""
+        elif target <= sampling:
+            power = f"; not shown with a power of {_POWER:.0%} at any epsilon: too few records"
+        else:
+            factor = (noise / (target - sampling)) ** 0.5
+            power = f"; shown with a power of {_POWER:.0%} from {factor:.2g} times this epsilon on"
+        return subject, f"{low:.2g} to {high:.2g}{power}"
+
+
+_TITLES: dict[Model, str] = {
+    "linear": "linear regression",
+    "logistic": "logistic regression",
+    "poisson": "Poisson regression",
+    "hazards": "proportional hazards regression",
+}
+
+
+def _assumed(outcome: Outcome, model: Model) -> Floats:
+    """Shares of the outcome's cells that a quote assumes."""
+    shares = np.ones(outcome.count)
+    response = np.array(outcome.response)
+    event = (response > 0).any(axis=0)
+    if outcome.binary or model == "hazards":
+        shares[event] = _SHARE / max(event.sum(), 1)
+        if model == "hazards":
+            # All others are followed to the end.
+            last = outcome.count // len(outcome.cells[0]) * (len(outcome.cells[0]) - 1)
+            shares[~event] = 0.0
+            shares[last:] = (1 - _SHARE) / (outcome.count - last)
+        else:
+            shares[~event] = (1 - _SHARE) / max((~event).sum(), 1)
+    return shares / shares.sum()
+
+
+def _site(
+    pooled: Calibration, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], variances: list[float]
+) -> Calibration:
+    """One site's answers with the reference of all sites together."""
+    if len(blocks) == 1:
+        return Calibration.joint(levels, tables[0], variances[0])
+    moments = Moments.of(levels, blocks, tables, variances)
+    return pooled.of_outcomes(moments.sums, np.broadcast_to(moments.variances, moments.sums.shape))
+
+
+def _by_site(rows: Rows, sites: int) -> Rows:
+    """The rows of each site, whose outcome cells are its own."""
+    eye = np.eye(sites)
+    return Rows(rows.link, np.kron(eye, rows.response), np.kron(eye, rows.exposure))
+
+
+def _stacked(sites: Sequence[Calibration]) -> Calibration:
+    """The outcome cells of all sites, one after the other."""
+    sums = np.concatenate([site.sums for site in sites])
+    return sites[0].of_outcomes(sums, np.concatenate([site.variances for site in sites]))
+
+
+def _between(fits: dict[str, Fit], intercepts: int, terms: int) -> dict[int, BetweenSites]:
+    """For each term with an estimate at some site, what sites say of it."""
+    comparison = {}
+    for index in range(terms):
+        place = intercepts + index
+        estimates = [
+            SiteEstimate(
+                site,
+                float(solution.coefficients[place]) if solution.estimable[place] else None,
+                float(solution.covariance[place, place]) if solution.estimable[place] else float("inf"),
+                float(solution.noise_covariance[place, place]) if solution.estimable[place] else 0.0,
+            )
+            for site, solution in fits.items()
+        ]
+        result = between_sites(estimates)
+        if result is not None:
+            comparison[index] = result
+    return comparison
