@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
-from learner_node.analyses.noisy_table import Axis, NoisyTable, Range, TableAnswers, TableQuestion
+from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
 from learner_node.analyses.part import LEVEL, Setting
 from learner_node.analyses.regression_design import (
     Block,
@@ -32,6 +32,7 @@ from learner_node.analyses.regression_terms import (
 )
 from protocol.errors import ConfigurationError
 from protocol.mistakes import first_repeated
+from protocol.partitions.cross_bins import Range
 from protocol.rationals import Rational
 from protocol.schema import Schema
 
@@ -117,11 +118,14 @@ class Regression(
     def _levels(self, axes: Sequence[Axis]) -> tuple[int, ...]:
         return tuple(len(covariate.cells(axis)) for covariate, axis in zip(self.covariates, axes, strict=True))
 
+    def _blocks(self, outcome: Outcome, axes: Sequence[Axis]) -> tuple[Block, ...]:
+        return choose_blocks(self._levels(axes), outcome.count, len(outcome.factors))
+
     def _check_size(self, outcome: Outcome, axes: Sequence[Axis]) -> None:
         levels = self._levels(axes)
         contrasts = sum(levels) - len(levels)
         pairs = (contrasts**2 - sum((count - 1) ** 2 for count in levels)) // 2
-        if 1 + contrasts + pairs > MOST_CONTRASTS or not choose_blocks(levels, outcome.count):
+        if 1 + contrasts + pairs > MOST_CONTRASTS or not self._blocks(outcome, axes):
             raise ConfigurationError(
                 f"these covariates have {contrasts} coefficients and {pairs} pairs, more than tables can tell apart "
                 f"({MOST_CONTRASTS} together); take fewer covariates or wider bins"
@@ -136,7 +140,7 @@ class Regression(
             for bins, covariate, axis in zip(factors, self.covariates, axes, strict=True)
         ]
         tables = []
-        for block in choose_blocks(self._levels(axes), outcome.count):
+        for block in self._blocks(outcome, axes):
             others = [index for index in range(len(factors)) if index not in block]
             tables.append(
                 TableQuestion(
@@ -149,7 +153,7 @@ class Regression(
     def words(self, schema: Schema) -> str:
         """What a steward reads."""
         outcome, axes = self._checked(schema)
-        blocks = choose_blocks(self._levels(axes), outcome.count)
+        blocks = self._blocks(outcome, axes)
         names = ", ".join(covariate.variable for covariate in self.covariates)
         tables = "one table" if len(blocks) == 1 else f"{len(blocks)} tables of {len(blocks[0])} covariates each"
         return (
@@ -178,7 +182,7 @@ class Regression(
         """Fit the model to the answers as they came."""
         outcome, axes = self._checked(answers.schema)
         levels = self._levels(axes)
-        blocks = choose_blocks(levels, outcome.count)
+        blocks = self._blocks(outcome, axes)
         rows = outcome.rows(self.model)
         most = answers.pooled[0].most_records_per_unit
         pooled = self._calibration(levels, blocks, *self._tables(answers.pooled, outcome, axes, blocks))
@@ -242,7 +246,7 @@ class Regression(
         """
         outcome, axes = self._checked(setting.schema)
         levels = self._levels(axes)
-        blocks = choose_blocks(levels, outcome.count)
+        blocks = self._blocks(outcome, axes)
         records = float(sum(setting.sizes))
         shares = _assumed(outcome, self.model)
         tables = []
@@ -309,7 +313,8 @@ def _assumed(outcome: Outcome, model: Model) -> Floats:
             shares[last:] = (1 - _SHARE) / (outcome.count - last)
         else:
             shares[~event] = (1 - _SHARE) / max((~event).sum(), 1)
-    return shares / shares.sum()
+    shares /= shares.sum()
+    return shares
 
 
 def _site(
@@ -325,7 +330,8 @@ def _site(
 def _by_site(rows: Rows, sites: int) -> Rows:
     """The rows of each site, whose outcome cells are its own."""
     eye = np.eye(sites)
-    return Rows(rows.link, np.kron(eye, rows.response), np.kron(eye, rows.exposure))
+    response: Floats = np.kron(eye, rows.response).astype(np.float64)
+    return Rows(rows.link, response, np.kron(eye, rows.exposure).astype(np.float64))
 
 
 def _stacked(sites: Sequence[Calibration]) -> Calibration:

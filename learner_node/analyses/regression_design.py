@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from protocol.partitions.cross_bins import MOST_FACTORS
+
 Floats = NDArray[np.float64]
 Block = tuple[int, ...]
 
 MOST_CELLS = 131_072
 """Most combinations of covariates' cells that are enumerated; of more, a sample is drawn."""
-MOST_TABLE_CELLS = 200_000
+MOST_TABLE_CELLS = 90_000
 """Most cells of one table."""
 _MOST_ENTRIES = 25_000_000
 """Most entries of the matrix of features by points: 200 MB."""
@@ -88,19 +90,20 @@ def noise_measure(levels: Sequence[int], outcomes: int, blocks: Sequence[Block])
     return float(single + _DESIGN_SHARE * (2 / len(levels)) * (share / pairs).sum()) if pairs.size else float(single)
 
 
-def choose_blocks(levels: Sequence[int], outcomes: int) -> tuple[Block, ...]:
-    """The blocks of the least noise for covariates of so many cells and an outcome of so many.
+def choose_blocks(levels: Sequence[int], outcomes: int, outcome_factors: int = 1) -> tuple[Block, ...]:
+    """The blocks of the least noise for covariates of so many cells and an outcome of so many, of some factors.
 
     The full joint table is taken where it is as good within a tenth: it needs no reference distribution. Returns no
     block where no table is small enough.
     """
     best: tuple[Block, ...] = ()
     least = np.inf
-    for size in range(len(levels), min(len(levels), 2) - 1, -1):
+    largest = min(len(levels), MOST_FACTORS - outcome_factors)
+    for size in range(largest, min(len(levels), 2) - 1, -1):
         blocks = covering(len(levels), size)
-        if max(outcomes * np.prod([levels[index] for index in block], dtype=float) for block in blocks) > (
-            MOST_TABLE_CELLS
-        ):
+        # As it is asked, with the cells of "other" and of missing values.
+        cells = [(outcomes + 2) * np.prod([levels[index] + 2.0 for index in block]) for block in blocks]
+        if max(cells) > MOST_TABLE_CELLS:
             continue
         measure = noise_measure(levels, outcomes, blocks)
         if measure < least:

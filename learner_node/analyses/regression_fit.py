@@ -157,8 +157,8 @@ class _Equations:
                 continue
             weights = self.answers.weights(self.answers.sums[cell])
             residuals = np.stack([rows.response[row, cell] - rows.exposure[row, cell] * predicted[row] for row in used])
-            whole = residuals.sum(axis=0)
-            slopes = self.design[:, 1:] * whole[:, None]
+            residual_sum = residuals.sum(axis=0)
+            slopes = self.design[:, 1:] * residual_sum[:, None]
             block = np.arange(rows.count, self.size)
             total[np.ix_(block, block)] += (slopes * weights[:, None]).T @ slopes
             across = (residuals * weights) @ slopes
@@ -232,7 +232,7 @@ def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int =
         return nothing
     _, slope = equations.at(solution)
     try:
-        inverse = np.linalg.inv(slope)
+        inverse: Floats = np.linalg.inv(slope).astype(np.float64)
     except np.linalg.LinAlgError:
         return nothing
     noise = inverse @ equations.noise(solution) @ inverse.T
@@ -253,10 +253,12 @@ def _nonnegative(matrix: Floats) -> Floats:
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     if values[0] >= 0:
         return matrix
-    return (vectors * np.maximum(values, 0)) @ vectors.T
+    nearest: Floats = (vectors * np.maximum(values, 0)) @ vectors.T
+    return nearest
 
 
 def _larger(first: Floats, second: Floats) -> Floats:
     """The first matrix, its rows and columns stretched so that its diagonal is at least the second's."""
     stretch = np.sqrt(np.maximum(np.diag(second) / np.maximum(np.diag(first), 1e-300), 1.0))
-    return first * np.outer(stretch, stretch)
+    stretched: Floats = first * np.outer(stretch, stretch)
+    return stretched

@@ -281,7 +281,8 @@ class RegressionResult:
             Column("p, Holm", lambda row: _p(row.p_holm), number=True),
             Column(f"95 % interval, {THESE}", lambda row: _interval(row.records), number=True),
         )
-        table = Table(columns, (Group(self.rows),))
+        caption = f"{_NAMES[self.model]} regression of {self.outcome}"
+        table = Table(caption, columns, (Group(self.rows),))
         return (table, *(Text(sentence, "fine") for sentence in self.foot))
 
     def _marked(self, row: CoefficientRow) -> Cell:
