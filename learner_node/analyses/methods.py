@@ -46,10 +46,11 @@ def design_sentences(
     """How the data came about: who answered what, under which guarantee, with which noise."""
     tables = [table for part in answers.values() for table in part.pooled]
     names = f" ({', '.join(curators)})" if len(curators) <= _NAMED else ""
+    whose, many = "their" if len(curators) > 1 else "its", count(len(tables), "table")
+    yield "All analyses were fixed in one plan before any answer was received."
     yield (
-        f"The analyses were planned and fixed before any data were seen. {count(len(curators), 'hospital')}{names} "
-        f"each counted {'their' if len(curators) > 1 else 'its'} records in the cells of {count(len(tables), 'table')}; no "
-        "record left a hospital."
+        f"{count(len(curators), 'hospital')}{names} counted {whose} records in the cells of {many} each; no record left "
+        "a hospital."
     )
     if left_out:
         yield f"{count(len(left_out), 'hospital')} that had been asked did not take part ({', '.join(left_out)})."

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from learner_node.analyses.methods import design_sentences, reader_sentences
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
 from learner_node.analyses.part import Part, Result
@@ -101,7 +103,11 @@ class Analyses:
 
     def methods(self) -> list[str]:
         """Sentences of the methods paragraph; a sentence that several parts share is there once."""
-        return list(dict.fromkeys(sentence for result in self.results.values() for sentence in result.methods()))
+        design = design_sentences(
+            self.curators, self.pooling, self.epsilon_claimed, self.answers, self.left_out, self.population
+        )
+        parts = (sentence for result in self.results.values() for sentence in result.methods())
+        return list(dict.fromkeys(chain(design, parts, reader_sentences())))
 
 
 def kind_of(part: Part) -> str:

@@ -6,12 +6,19 @@ It is a module of its own since a page is made without any file: tests and `expr
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from expril.report.document import Code, Document, Section, Text
+from expril.report.document import PAPER, Code, Document, Section, Text
+from expril.report.table import Column, Table
+from learner_node.analyses.methods import smallest_noise, total_of
+from learner_node.analyses.noisy_table import NoisyTable
+from learner_node.analyses.part import LEVEL, THESE
 from learner_node.analyses.results import Analyses
+from learner_node.result.brief import analyses_brief
 from learner_node.result.document import cost_section, left_out_section, receipts_section
 from protocol.rationals import written
 
 Object = Mapping[str, Any]
+Row = tuple[str, float, float, float]
+"""A name, and a number of records with its interval."""
 
 
 def analyses_document(facts: Object, analyses: Analyses) -> Document:
@@ -19,7 +26,7 @@ def analyses_document(facts: Object, analyses: Analyses) -> Document:
     signed = (
         f"These curators signed their answers as not private, as simulations do: {', '.join(facts['not_private'])}."
     )
-    asked_by = f"Asked by {facts['learner']}: {facts['purpose'].strip()}" if facts["purpose"].strip() else ""
+    noise = [table.noise.quantile((1 + LEVEL) / 2) for part in analyses.answers.values() for table in part.pooled]
     source = (
         f"ExPriL {facts['expril']}. The signed list of transcripts lets anybody hold the charges against it; "
         "analyses.json holds the raw answers, from which all of this is computed."
@@ -31,7 +38,7 @@ def analyses_document(facts: Object, analyses: Analyses) -> Document:
         created=facts["finished"],
         banner=("Not private.", signed) if facts["not_private"] else None,
         sections=[
-            Section("", [Text(f"{analyses.headline}. {asked_by}".strip())]),
+            Section("", [analyses_brief(facts, list(analyses.results), noise)], PAPER),
             *analyses_sections(analyses),
             cost_section(facts),
             left_out_section(facts, "Who is not counted"),
@@ -42,9 +49,33 @@ def analyses_document(facts: Object, analyses: Analyses) -> Document:
 
 
 def analyses_sections(analyses: Analyses) -> Iterator[Section]:
-    """A section for each part, and one with the methods paragraph."""
+    """A section for each part, who was counted, and the methods paragraph."""
     for name, result in analyses.results.items():
-        share = Text(f"Epsilon {written(analyses.epsilon_of(name))}.", "fine")
+        share = Text(f"This part cost epsilon {written(analyses.epsilon_of(name))}.", "fine")
         yield Section(name, [*result.blocks(), share])
+    yield _counted(analyses)
+    lead = Text("To paste into a paper; shorten what its readers know.")
+    yield Section("Methods", [lead, Text(" ".join(analyses.methods()), "prose")])
+
+
+def _counted(analyses: Analyses) -> Section:
+    """How many records each site's noisy counts say it has, and all together."""
+    by_site = {name: table for name in analyses.curators if (table := _total_table(analyses, name)) is not None}
+    rows = [(name, *total_of(table)) for name, table in by_site.items()]
+    together = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
+    if together is not None and len(rows) != 1:
+        rows.append(("all together", *total_of(together)))
+    columns: list[Column[Row]] = [
+        Column("hospital", lambda row: row[0], names=True),
+        Column("records (95 % interval)", lambda row: f"{row[1]:,.0f} ({row[2]:,.0f} to {row[3]:,.0f})", number=True),
+        Column("of whom", lambda _row: THESE),
+    ]
+    lead = "By the noisy counts of the table in which the noise matters least. Totals of other tables differ by theirs."
+    if analyses.pooling.secure:
+        lead += " Only the sum was opened, so no hospital is shown by itself."
     population = [Text(f"Here {analyses.population}.", "fine")] if analyses.population else []
-    yield Section("Methods, to paste", [Text(" ".join(analyses.methods())), *population])
+    return Section("Who was counted", [Text(lead), Table.of("Records counted", columns, rows), *population])
+
+
+def _total_table(analyses: Analyses, name: str) -> NoisyTable | None:
+    return smallest_noise([table for part in analyses.answers.values() for table in part.by_site.get(name, ())])

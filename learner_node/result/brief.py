@@ -12,6 +12,7 @@ from expril.report.document import Answer, Block, Brief
 from expril.report.numbers import count, plain_number
 from learner_node.result.phrases import (
     QUESTIONS,
+    QUESTIONS_OF_ANALYSES,
     RECORD,
     SECURE,
     Noun,
@@ -40,6 +41,46 @@ def study_brief(facts: Object, beside: Sequence[Block]) -> Brief:
     answers = (_what(facts), _worth(facts), _wrong(facts), _privacy(facts), _cost(facts))
     sentences = [list(answer) for answer in answers]
     return Brief([Answer(q, first, more) for q, (first, *more) in zip(QUESTIONS, sentences, strict=True)], beside)
+
+
+def analyses_brief(facts: Object, parts: Sequence[str], noise: Sequence[int]) -> Brief:
+    """The four answers of the page of a study that learns no model.
+
+    Args:
+        facts: of `learner_node.result.analyses_folder.analyses_object`.
+        parts: names of its analyses.
+        noise: for each table, what the noise in one count stays below in 95 of 100 counts, in records.
+    """
+    answers = (_what_of_analyses(facts, parts), _sureness(facts, noise), _privacy(facts), _spending(facts))
+    sentences = [list(answer) for answer in answers]
+    return Brief([Answer(q, first, more) for q, (first, *more) in zip(QUESTIONS_OF_ANALYSES, sentences, strict=True)])
+
+
+def _what_of_analyses(facts: Object, parts: Sequence[str]) -> Iterator[str]:
+    curators = count(len(facts["cost"]["curators"]), "hospital")
+    purpose = facts["purpose"].strip().rstrip(".")
+    if purpose:
+        yield f"{quoted(purpose)} was asked of {curators}, by the learner {facts['learner']}."
+    else:
+        yield f"{curators} counted records for the learner {facts['learner']}."
+    yield f"The plan has {count(len(parts), 'part')}: {series(parts)}."
+    if facts["left_out"]:
+        yield f"The numbers are without {series(list(facts['left_out']))}; why is said below."
+    else:
+        yield "All hospitals took part."
+
+
+def _sureness(facts: Object, noise: Sequence[int]) -> Iterator[str]:
+    yield "Each has the interval that holds the truth with a probability of 95 %, or is said to be not estimable."
+    if noise and max(noise) > 0:
+        most = ends(str(min(noise)), str(max(noise)))
+        yield f"Random noise changes a single count by at most {most} in 95 of 100 counts."
+    yield (
+        "“These records” speaks of the patients that were counted: only the noise is uncertain. “Their population” "
+        "speaks of patients like them: the sample is uncertain, too, so intervals are wider."
+    )
+    if facts["pooling"] == "secure":
+        yield "Only sums over hospitals were opened, so no hospital is shown by itself."
 
 
 def _noun(facts: Object) -> Noun:
@@ -199,7 +240,7 @@ def _privacy(facts: Object) -> Iterator[str]:
     if not spent:
         yield "Nothing: no answer left a hospital."
         return
-    yield from odds_words(spent, _noun(facts), example=facts["positive"] or "")
+    yield from odds_words(spent, _noun(facts), example=facts.get("positive") or "")
     yield "Earlier studies of these hospitals add to it."
     if facts["pooling"] == "secure":
         yield SECURE
@@ -211,6 +252,11 @@ def _cost(facts: Object) -> Iterator[str]:
         "Whether joining paid, only each hospital can see: expril predict --score holds this model against the "
         "hospital’s own regression, on its own patients."
     )
+    yield from _spending(facts)
+
+
+def _spending(facts: Object) -> Iterator[str]:
+    """What was spent, and of which cap."""
     curators, cards = facts["cost"]["curators"], facts["cards"]
     groups: dict[tuple[str, str], list[str]] = {}
     for name, curator in curators.items():

@@ -22,6 +22,13 @@ QUESTIONS = (
     "Should we join, what did it cost, and what is left?",
 )
 """Questions of whoever decides."""
+QUESTIONS_OF_ANALYSES = (
+    QUESTIONS[0],
+    "How sure are its numbers?",
+    *QUESTIONS[3:4],
+    "What did it cost, and what is left?",
+)
+"""The same of a study that learns no model."""
 NAMED = 8
 """Most names in a sentence."""
 SURE = 0.99

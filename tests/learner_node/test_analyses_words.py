@@ -81,7 +81,7 @@ def paragraph(pooling=Pooling(), population="", left_out=(), **options):  # noqa
 
 def test_the_paragraph_says_design_privacy_noise_and_size():
     text = paragraph()
-    assert "3 hospitals (north, south, east) each counted their records in the cells of 1 table" in text
+    assert "3 hospitals (north, south, east) counted their records in the cells of 1 table each" in text
     assert "ε = 0.5 and δ = 0" in text
     assert "e^ε = 1.65" in text
     assert "holds 3 such draws" in text

@@ -6,6 +6,7 @@ section that no page here has, adds it.
 """
 
 import numpy as np
+import test_analyses_page
 import test_clinical_report
 import test_report
 import test_result_page
@@ -52,6 +53,7 @@ def written_documents():
         "several epsilons": epsilon_document(clinical.runs(("0.3", 0.5), ("1", 0.64), ("3", 0.68))),
         "study": study_document(test_result_page.told(**validated)),
         "study of a number": study_document(test_result_page.told(expected=None, expected_errors=errors)),
+        "analyses": test_analyses_page.document(),
         "audit": audit_document(audit_results.full_audit(), command="expril audit all"),
         "audit that fails": audit_document(audit_results.audit(**failing)),
         "checklist": checklist_document(),

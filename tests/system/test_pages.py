@@ -26,6 +26,7 @@ KINDS = (
     "several epsilons",
     "study",
     "study of a number",
+    "analyses",
     "audit",
     "audit that fails",
     "checklist",
