@@ -48,10 +48,8 @@ def design_sentences(
     names = f" ({', '.join(curators)})" if len(curators) <= _NAMED else ""
     whose, many = "their" if len(curators) > 1 else "its", count(len(tables), "table")
     yield "All analyses were fixed in one plan before any answer was received."
-    yield (
-        f"{count(len(curators), 'hospital')}{names} counted {whose} records in the cells of {many} each; no record left "
-        "a hospital."
-    )
+    sites = f"{count(len(curators), 'hospital')}{names}"
+    yield f"{sites} counted {whose} records in the cells of {many} each; no record left a hospital."
     if left_out:
         yield f"{count(len(left_out), 'hospital')} that had been asked did not take part ({', '.join(left_out)})."
     if (best := smallest_noise(tables)) is not None:

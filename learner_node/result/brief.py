@@ -11,6 +11,7 @@ from typing import Any
 from expril.report.document import Answer, Block, Brief
 from expril.report.numbers import count, plain_number
 from learner_node.result.phrases import (
+    OTHERS,
     QUESTIONS,
     QUESTIONS_OF_ANALYSES,
     RECORD,
@@ -51,7 +52,9 @@ def analyses_brief(facts: Object, parts: Sequence[str], noise: Sequence[int]) ->
         parts: names of its analyses.
         noise: for each table, what the noise in one count stays below in 95 of 100 counts, in records.
     """
-    answers = (_what_of_analyses(facts, parts), _sureness(facts, noise), _privacy(facts), _spending(facts))
+    others = "Not counted: what the numbers tell of patients in general."
+    privacy = [sentence.replace(OTHERS, others) for sentence in _privacy(facts)]
+    answers = (_what_of_analyses(facts, parts), _sureness(facts, noise), privacy, _spending(facts))
     sentences = [list(answer) for answer in answers]
     return Brief([Answer(q, first, more) for q, (first, *more) in zip(QUESTIONS_OF_ANALYSES, sentences, strict=True)])
 
