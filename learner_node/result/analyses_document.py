@@ -62,9 +62,9 @@ def _counted(analyses: Analyses) -> Section:
     """How many records each site's noisy counts say it has, and all together."""
     by_site = {name: table for name in analyses.curators if (table := _total_table(analyses, name)) is not None}
     rows = [(name, *total_of(table)) for name, table in by_site.items()]
-    together = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
-    if together is not None and len(rows) != 1:
-        rows.append(("all together", *total_of(together)))
+    whole = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
+    if whole is not None and len(rows) != 1:
+        rows.append(("all together", *total_of(whole)))
     columns: list[Column[Row]] = [
         Column("hospital", lambda row: row[0], names=True),
         Column("records (95 % interval)", lambda row: f"{row[1]:,.0f} ({row[2]:,.0f} to {row[3]:,.0f})", number=True),
