@@ -60,11 +60,11 @@ def analyses_sections(analyses: Analyses) -> Iterator[Section]:
 
 def _counted(analyses: Analyses) -> Section:
     """How many records each site's noisy counts say it has, and all together."""
-    by_site = {name: table for name in analyses.curators if (table := _total_table(analyses, name)) is not None}
-    rows = [(name, *total_of(table)) for name, table in by_site.items()]
-    whole = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
-    if whole is not None and len(rows) != 1:
-        rows.append(("all together", *total_of(whole)))
+    by_site = {name: best for name in analyses.curators if (best := _total_table(analyses, name)) is not None}
+    rows = [(name, *total_of(best)) for name, best in by_site.items()]
+    table = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
+    if table is not None and len(rows) != 1:
+        rows.append(("all together", *total_of(table)))
     columns: list[Column[Row]] = [
         Column("hospital", lambda row: row[0], names=True),
         Column("records (95 % interval)", lambda row: f"{row[1]:,.0f} ({row[2]:,.0f} to {row[3]:,.0f})", number=True),
