@@ -1,0 +1,208 @@
+"""Intervals of what hazards determine - survival, cumulative incidence, restricted mean - from noisy exits.
+
+Of bin l, R_l records were at risk and d_lk had an event of cause k. The equations sum w_lk (d_lk - q_lk R_lk) have mean 0
+at the true hazards q, with any weights w and however large the noise, since both d and R are linear in the cells. For a
+value f of the functional, hazards that give f are taken on a path through the estimate; with w = (df/dq_lk) / (share at
+risk) the sum does not move, to first order, with hazards that give the same f (the efficient score of f). The interval
+holds the values whose sum is no further from 0 than its standard deviation explains: sampling (martingale variance at
+that value) and noise (exact variance, and kurtosis by Cornish-Fisher). Without censoring the survival to bin j has the
+sum Y_(j+1) - f N, and the interval is Fieller's and Wilson's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
+
+Floats = NDArray[np.float64]
+Functional = Callable[[Floats], tuple[Floats, Floats]]
+"""Hazards (M, L, K) -> values (M,) and derivatives (M, L, K)."""
+
+_PATH = np.exp(np.linspace(np.log(1e-6), np.log(1e4), 321))
+"""Cumulative hazards to the horizon of the first cause on the path."""
+_LEAST_SHARE = 0.02
+_Z = float(ndtri(0.975))
+
+
+def survival_to(bins: int) -> Functional:
+    """The probability of no event in the first `bins` bins."""
+
+    def value(hazards: Floats) -> tuple[Floats, Floats]:
+        rest = np.maximum(1.0 - hazards.sum(axis=2), 1e-300)
+        alive = rest[:, :bins].prod(axis=1)
+        slopes = np.zeros_like(hazards)
+        slopes[:, :bins] = (-alive[:, None] / rest[:, :bins])[..., None]
+        return alive, slopes
+
+    return value
+
+
+def incidence_to(bins: int, cause: int = 0) -> Functional:
+    """The probability of an event of this cause, before any other, in the first `bins` bins (Aalen-Johansen)."""
+
+    def value(hazards: Floats) -> tuple[Floats, Floats]:
+        rest = np.maximum(1.0 - hazards.sum(axis=2), 1e-300)
+        alive = np.cumprod(rest, axis=1)
+        before = np.concatenate([np.ones((len(alive), 1)), alive[:, :-1]], axis=1)
+        reached = np.cumsum(before * hazards[:, :, cause], axis=1)
+        total = reached[:, bins - 1]
+        slopes = np.zeros_like(hazards)
+        later = (total[:, None] - reached[:, :bins]) / rest[:, :bins]
+        slopes[:, :bins] = -later[..., None]
+        slopes[:, :bins, cause] += before[:, :bins]
+        return total, slopes
+
+    return value
+
+
+def restricted_mean(widths: Floats) -> Functional:
+    """Mean time without an event before the horizon, events in the middle of bins."""
+
+    def value(hazards: Floats) -> tuple[Floats, Floats]:
+        rest = np.maximum(1.0 - hazards.sum(axis=2), 1e-300)
+        alive = np.cumprod(rest, axis=1)
+        weights = widths / 2 + np.append(widths[1:], 0.0) / 2
+        area = widths[0] / 2 + alive @ weights
+        later = np.cumsum((alive * weights)[:, ::-1], axis=1)[:, ::-1]
+        return area, np.broadcast_to((-later / rest)[..., None], hazards.shape).copy()
+
+    return value
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value of the displayed hazards, and the ends of a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Hazards:
+    """Events and numbers at risk of each bin, for some causes, under one convention of the censored.
+
+    Args:
+        counts: the cells.
+        events: maps from cells to events, (L, K, cells).
+        risk: maps from cells to numbers at risk, (L, K, cells); causes may differ where bounds of censoring do.
+    """
+
+    counts: ExitCounts
+    events: Floats
+    risk: Floats
+
+    @classmethod
+    def of(cls, counts: ExitCounts, causes: tuple[int, ...] | None = None, missed: float = ACTUARIAL) -> "Hazards":
+        """Hazards of these causes (None: of any event), where the censored miss this part of their bin."""
+        chosen: tuple[int | None, ...] = (None,) if causes is None else causes
+        events = np.stack([counts.event_map(cause) for cause in chosen], axis=1)
+        waited = 1.0 - missed if missed in {0.0, 1.0} else ACTUARIAL
+        risk = counts.risk_map(missed, 1.0 - waited if counts.late_entry else ACTUARIAL)
+        return cls(counts, events, np.repeat(risk[:, None], len(chosen), axis=1))
+
+    def display(self) -> Floats:
+        """Hazards of the smooth counts, (L, K), in 0 ... 1; exact without noise."""
+        smooth = self.counts.smooth
+        events, risk = self.events @ smooth, self.risk @ smooth
+        hazards = np.divide(events, risk, out=np.zeros_like(events), where=risk > 0)
+        total = hazards.sum(axis=1, keepdims=True)
+        return np.where(total > 1.0, hazards / np.maximum(total, 1e-300), hazards)
+
+    def value(self, functional: Functional) -> float:
+        """The functional of the displayed hazards."""
+        return float(functional(self.display()[None])[0][0])
+
+    def path(self) -> Floats:
+        """Hazards (M, L, K) through the displayed ones, along which the first cause becomes rarer and commoner."""
+        hazards = self.display()
+        mean = max(float(hazards[:, 0].mean()), 1e-3)
+        first = np.clip(hazards[:, 0], _LEAST_SHARE * mean if not self.counts.noise.exact else 1e-6 * mean, 0.999)
+        logs = -np.log1p(-first)
+        tilted = -np.expm1(-np.minimum(_PATH[:, None] / logs.sum() * logs, 300.0 / len(logs)))
+        others = hazards[:, 1:] / np.maximum(1.0 - hazards[:, :1], 1e-9)
+        total = others.sum(axis=1, keepdims=True)
+        others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)  # noqa: PLR2004
+        return np.concatenate([tilted[..., None], others * (1.0 - tilted[..., None])], axis=2)
+
+    def shares(self) -> tuple[float, Floats]:
+        """Number of records, and the share of those alive that each bin observes, (L,) in (0, 1]."""
+        smooth = self.counts.smooth
+        risk = (self.risk @ smooth).mean(axis=1)
+        total = max(float(smooth.sum()), 1.0)
+        rest = 1.0 - self.display().sum(axis=1)
+        before = np.concatenate([[1.0], np.cumprod(rest)[:-1]])
+        shares = np.divide(risk, total * before, out=np.zeros_like(risk), where=before > 0)
+        for index in np.flatnonzero((shares <= 0) | (before * total < 1.0)):
+            shares[index] = shares[index - 1] if index else 1.0
+        return total, np.clip(shares, min(1.0, 1.0 / total), 1.0)
+
+    def interval(self, functional: Functional, *, sampling: bool = True, critical: float = _Z) -> tuple[float, float]:
+        """Ends of the interval of one functional; of these records alone without `sampling`."""
+        path = self.path()
+        values, slopes = functional(path)
+        total, shares = self.shares()
+        before = np.cumprod(1.0 - path.sum(axis=2), axis=1)
+        before = np.maximum(np.concatenate([np.ones((len(before), 1)), before[:, :-1]], axis=1), 1e-300)
+        weights = slopes / (before * shares)[..., None]
+        weights /= np.maximum(np.abs(weights).max(axis=(1, 2), keepdims=True), 1e-300)
+        causes = len(self.events[0])
+        flat = (len(path), self.counts.bins * causes)
+        coefficients = weights.reshape(flat) @ self.events.reshape(flat[1], -1)
+        coefficients -= (weights * path).reshape(flat) @ self.risk.reshape(flat[1], -1)
+        score = coefficients @ self.counts.cells
+        variance = self.counts.noise.variance * (coefficients**2).sum(axis=1)
+        fourth = self.counts.noise.kurtosis * self.counts.noise.variance**2 * (coefficients**4).sum(axis=1)
+        if sampling:
+            spread = (weights**2 * path).sum(axis=2) - (weights * path).sum(axis=2) ** 2
+            risk = total * before * shares
+            variance = variance + self.counts.most_records_per_unit * (risk * spread).sum(axis=1)
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        limit = critical + (critical**3 - 3 * critical) / 24 * fourth / np.maximum(variance, 1e-300) ** 2
+        return accepted_values(values, score / deviation, limit)
+
+
+def accepted_values(values: Floats, scores: Floats, limits: Floats) -> tuple[float, float]:
+    """Least and greatest value on a path whose standardised score is within the limit, ends interpolated.
+
+    Where no value is, the best one decides: those are accepted whose squared score exceeds its by the squared limit.
+    """
+    least = np.abs(scores).min()
+    excess = np.abs(scores) - limits
+    if excess.min() > 0:
+        excess = np.abs(scores) - np.sqrt(least**2 + limits**2)
+    crossing = np.flatnonzero((excess[1:] > 0) != (excess[:-1] > 0))
+    parts = excess[crossing] / (excess[crossing] - excess[crossing + 1])
+    ends = values[crossing] + parts * (values[crossing + 1] - values[crossing])
+    every = np.concatenate([ends, values[excess <= 0]])
+    return float(every.min()), float(every.max())
+
+
+def bounded_interval(low: Hazards, middle: Hazards, high: Hazards, functional: Functional) -> Interval:
+    """An interval that holds for any times of censoring within bins.
+
+    The population's value lies between that of `low` and that of `high`. Each end is the interval's of its own
+    convention, with the critical value of Imbens and Manski (2004, eq. 6), as the truth cannot be near both ends.
+    """
+    first, second = sorted((low.value(functional), high.value(functional)))
+    inner = middle.interval(functional)
+    deviation = max((inner[1] - inner[0]) / (2 * _Z), 1e-12)
+    critical = one_sided_critical((second - first) / deviation)
+    ends = (*low.interval(functional, critical=critical), *high.interval(functional, critical=critical))
+    return Interval(middle.value(functional), min(*ends, inner[0] if critical >= _Z else min(ends)), max(ends))
+
+
+def one_sided_critical(gap: float) -> float:
+    """The c with Phi(c + gap) - Phi(-c) = .95, between 1.645 and 1.96."""
+    low, high = 1.6, 2.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if ndtr(middle + gap) - ndtr(-middle) < 0.95:  # noqa: PLR2004
+            low = middle
+        else:
+            high = middle
+    return high
