@@ -66,17 +66,9 @@ class ExitCounts:
     def smooth(self) -> Floats:
         """Counts of no negative value for weights, variances and display, in one row; without noise the counts.
 
-        The counts of each event are drawn to their mean over bins as far as noise explains how they differ, and then
-        moved up to 0 with the total kept.
+        Each is the mean of n given its answer, under the noise's exact law and a prior in proportion to 1 / (n + 1/2).
         """
-        if self.noise.exact:
-            return self.cells
-        if self.late_entry:
-            return _without_negatives(self.cells)
-        values = self.values.copy()
-        for column in values.T:
-            column[:-1] = _drawn_together(column[:-1], self.noise.variance)
-        return _without_negatives(values.reshape(-1))
+        return self.cells if self.noise.exact else posterior_means(self.cells, self.noise)
 
     def event_map(self, cause: int | None = None) -> Floats:
         """0 or 1 for the cells whose records have an event of this cause (None: any) in a bin, (L, cells)."""
@@ -126,19 +118,19 @@ class ExitCounts:
         return start.reshape(self.bins + 1, -1)
 
 
-def _drawn_together(values: Floats, variance: float) -> Floats:
-    """Values drawn to their mean by the share of noise in their variance; their sum stays."""
-    if len(values) < 2:  # noqa: PLR2004 - one value has no spread
-        return values
-    mean, spread = float(values.mean()), float(values.var(ddof=1))
-    kept = max(0.0, 1.0 - variance / spread) if spread > 0 else 0.0
-    return mean + kept * (values - mean)
+def posterior_means(values: Floats, noise: NoiseLaw) -> Floats:
+    """Means of counts n >= 0 given noisy values, of that shape, with a prior in proportion to 1 / (n + 1/2).
 
-
-def _without_negatives(values: Floats) -> Floats:
-    """The nearest values of at least 0 that have the same sum, or 1 if that is less."""
-    total = max(float(values.sum()), 1.0)
-    ordered = np.sort(values)[::-1]
-    shifts = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    last = int(np.flatnonzero(ordered > shifts)[-1])
-    return np.maximum(values - shifts[last], 0.0)
+    Laws broader than 25 records are summed over every so many counts only.
+    """
+    deviation = noise.variance**0.5
+    stride = max(1, int(deviation / 25))
+    reach = int(min(noise.width, 14 * deviation + 10)) // stride
+    whole = np.maximum(np.rint(values).astype(np.int64), -noise.width)
+    counts = np.maximum(whole, 0)[:, None] + stride * np.arange(-reach, reach + 1)
+    logs = np.where(counts >= 0, -np.log(np.maximum(counts, 0) + 0.5), -np.inf)
+    differences = np.where(counts >= 0, whole[:, None] - counts, 0)
+    logs = logs + noise.log_pmf(differences)
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    means: Floats = (weights * np.maximum(counts, 0)).sum(axis=1) / weights.sum(axis=1)
+    return means

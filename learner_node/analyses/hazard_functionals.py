@@ -162,8 +162,12 @@ class Hazards:
             risk = total * before * shares
             variance = variance + self.counts.most_records_per_unit * (risk * spread).sum(axis=1)
         deviation = np.sqrt(np.maximum(variance, 1e-300))
-        limit = critical + (critical**3 - 3 * critical) / 24 * fourth / np.maximum(variance, 1e-300) ** 2
-        return accepted_values(values, score / deviation, limit)
+        return accepted_values(values, score / deviation, noise_limit(variance, fourth, critical))
+
+
+def noise_limit(variance: Floats, fourth: Floats, critical: float = _Z) -> Floats:
+    """Critical values of a standardised sum with this variance and fourth cumulant (Cornish and Fisher's)."""
+    return critical + (critical**3 - 3 * critical) / 24 * fourth / np.maximum(variance, 1e-300) ** 2
 
 
 def accepted_values(values: Floats, scores: Floats, limits: Floats) -> tuple[float, float]:
