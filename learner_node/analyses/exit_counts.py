@@ -1,7 +1,7 @@
 """Exits by time bin and event, as linear maps of a table's cells: how many had an event, how many were at risk.
 
-Everything that survival analysis needs is linear in the cells: events of a bin, numbers at risk, person-time. Noise
-therefore adds to it with mean 0 and a law that is known, and estimating equations in `hazard_functionals` stay unbiased.
+All that survival analysis needs is linear in the cells: events of a bin, numbers at risk, person-time. Noise therefore
+adds to it with mean 0 and a law that is known, and the estimating equations of `hazard_functionals` stay unbiased.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,14 @@ class ExitCounts:
         ends: ends of the bins, rising; the last is the horizon. Bin 1 begins at time 0.
         noise: in each cell.
         most_records_per_unit: c, by which the variance of sampling is multiplied.
+        expected: whether the values are counts that a quote expects, to be read as if noise would come.
     """
 
     values: Floats
     ends: tuple[float, ...]
     noise: NoiseLaw
     most_records_per_unit: int = 1
+    expected: bool = False
 
     @property
     def bins(self) -> int:
@@ -45,12 +47,12 @@ class ExitCounts:
     @property
     def causes(self) -> int:
         """Number of causes K."""
-        return self.values.shape[-1] - 1
+        return int(self.values.shape[-1]) - 1
 
     @property
     def late_entry(self) -> bool:
         """Whether the cells tell entry times."""
-        return self.values.ndim == 3  # noqa: PLR2004 - entry, exit, cause
+        return self.values.ndim == 3
 
     @cached_property
     def widths(self) -> Floats:
@@ -68,7 +70,7 @@ class ExitCounts:
 
         Each is the mean of n given its answer, under the noise's exact law and a prior in proportion to 1 / (n + 1/2).
         """
-        return self.cells if self.noise.exact else posterior_means(self.cells, self.noise)
+        return self.cells if self.noise.exact or self.expected else posterior_means(self.cells, self.noise)
 
     def event_map(self, cause: int | None = None) -> Floats:
         """0 or 1 for the cells whose records have an event of this cause (None: any) in a bin, (L, cells)."""

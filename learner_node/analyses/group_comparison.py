@@ -75,7 +75,7 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     squares = weights**2 * information * most
     sampling = np.diag((share * squares).sum(axis=1)) - (share * squares) @ share.T
     covariance = sampling + sum(noise.variance * m @ m.T for m in maps)
-    if count == 2:  # noqa: PLR2004 - one score says all
+    if count == 2:
         variance = float(covariance[0, 0])
         coefficients = np.concatenate([m[0] for m in maps])
         p = linear_p(np.array(scores[0]), coefficients, np.array(max(float(sampling[0, 0]), 0.0)), noise)
@@ -153,7 +153,7 @@ def hazard_ratio(first: ExitCounts, second: ExitCounts, cause: int | None = None
         sampling: whether the interval is of the population, else of these records.
     """
     pair = _Pair(first, second, cause)
-    score, variances, fourth, slope = pair.scores(_GRID)
+    score, variances, fourth, _ = pair.scores(_GRID)
     variance = variances[1] + (variances[0] if sampling else 0.0)
     variance = np.maximum(variance, 1e-12)
     low, high = accepted_values(_GRID, score / np.sqrt(variance), noise_limit(variance, fourth))
@@ -166,7 +166,9 @@ def hazard_ratio(first: ExitCounts, second: ExitCounts, cause: int | None = None
     _, at_value, _, information = pair.scores(np.array([value]))
     scale = max(float(information[0]) ** 2, 1e-300)
     noise_part = float(at_value[1, 0]) / scale
-    return Ratio(value, min(ends[0], value), max(ends[1], value), float(at_value[0, 0]) / scale + noise_part, noise_part)
+    return Ratio(
+        value, min(ends[0], value), max(ends[1], value), float(at_value[0, 0]) / scale + noise_part, noise_part
+    )
 
 
 def _tells(pair: _Pair) -> bool:

@@ -1,7 +1,7 @@
 """Intervals of what hazards determine - survival, cumulative incidence, restricted mean - from noisy exits.
 
-Of bin l, R_l records were at risk and d_lk had an event of cause k. The equations sum w_lk (d_lk - q_lk R_lk) have mean 0
-at the true hazards q, with any weights w and however large the noise, since both d and R are linear in the cells. For a
+Of bin l, R_l records were at risk and d_lk had an event of cause k. The sums of w_lk (d_lk - q_lk R_lk) have mean 0 at
+ the true hazards q, with any weights w and however large the noise, since both d and R are linear in the cells. For a
 value f of the functional, hazards that give f are taken on a path through the estimate; with w = (df/dq_lk) / (share at
 risk) the sum does not move, to first order, with hazards that give the same f (the efficient score of f). The interval
 holds the values whose sum is no further from 0 than its standard deviation explains: sampling (martingale variance at
@@ -25,6 +25,8 @@ Functional = Callable[[Floats], tuple[Floats, Floats]]
 _PATH = np.exp(np.linspace(np.log(1e-6), np.log(1e4), 321))
 """Cumulative hazards to the horizon of the first cause on the path."""
 _LEAST_SHARE = 0.02
+_MOST_EXCESS = 6.0
+"""Excess kurtosis up to which the expansion is used."""
 _Z = float(ndtri(0.975))
 
 
@@ -126,7 +128,7 @@ class Hazards:
         tilted = -np.expm1(-np.minimum(_PATH[:, None] / logs.sum() * logs, 300.0 / len(logs)))
         others = hazards[:, 1:] / np.maximum(1.0 - hazards[:, :1], 1e-9)
         total = others.sum(axis=1, keepdims=True)
-        others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)  # noqa: PLR2004
+        others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)
         return np.concatenate([tilted[..., None], others * (1.0 - tilted[..., None])], axis=2)
 
     def shares(self) -> tuple[float, Floats]:
@@ -143,6 +145,9 @@ class Hazards:
 
     def interval(self, functional: Functional, *, sampling: bool = True, critical: float = _Z) -> tuple[float, float]:
         """Ends of the interval of one functional; of these records alone without `sampling`."""
+        if self.counts.noise.exact and not sampling:
+            value = self.value(functional)
+            return value, value
         path = self.path()
         values, slopes = functional(path)
         total, shares = self.shares()
@@ -167,7 +172,9 @@ class Hazards:
 
 def noise_limit(variance: Floats, fourth: Floats, critical: float = _Z) -> Floats:
     """Critical values of a standardised sum with this variance and fourth cumulant (Cornish and Fisher's)."""
-    return critical + (critical**3 - 3 * critical) / 24 * fourth / np.maximum(variance, 1e-300) ** 2
+    excess = np.minimum(fourth / np.maximum(variance, 1e-100) ** 2, _MOST_EXCESS)
+    limit: Floats = critical + (critical**3 - 3 * critical) / 24 * excess
+    return limit
 
 
 def accepted_values(values: Floats, scores: Floats, limits: Floats) -> tuple[float, float]:
@@ -205,7 +212,7 @@ def one_sided_critical(gap: float) -> float:
     low, high = 1.6, 2.0
     for _ in range(40):
         middle = (low + high) / 2
-        if ndtr(middle + gap) - ndtr(-middle) < 0.95:  # noqa: PLR2004
+        if ndtr(middle + gap) - ndtr(-middle) < 0.95:
             low = middle
         else:
             high = middle
