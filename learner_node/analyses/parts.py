@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PART_KINDS: dict[str, str] = {
     "counts": "learner_node.analyses.counts:Counts",
     "regression": "learner_node.analyses.regression:Regression",
+    "survival": "learner_node.analyses.survival:Survival",
 }
 """Tag of a part -> "module:class" of its struct."""
 
