@@ -128,10 +128,10 @@ def posterior_means(values: Floats, noise: NoiseLaw) -> Floats:
     deviation = noise.variance**0.5
     stride = max(1, int(deviation / 25))
     reach = int(min(noise.width, 14 * deviation + 10)) // stride
-    whole = np.maximum(np.rint(values).astype(np.int64), -noise.width)
-    counts = np.maximum(whole, 0)[:, None] + stride * np.arange(-reach, reach + 1)
+    rounded = np.maximum(np.rint(values).astype(np.int64), -noise.width)
+    counts = np.maximum(rounded, 0)[:, None] + stride * np.arange(-reach, reach + 1)
     logs = np.where(counts >= 0, -np.log(np.maximum(counts, 0) + 0.5), -np.inf)
-    differences = np.where(counts >= 0, whole[:, None] - counts, 0)
+    differences = np.where(counts >= 0, rounded[:, None] - counts, 0)
     logs = logs + noise.log_pmf(differences)
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     means: Floats = (weights * np.maximum(counts, 0)).sum(axis=1) / weights.sum(axis=1)

@@ -68,9 +68,9 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     maps: list[Floats] = []  # of group h's cells to all scores
     for index, group in enumerate(groups):
         part = events[index] - hazard[:, None] * risks[index]
-        own = np.zeros((count, 1))
-        own[index] = 1.0
-        maps.append(((own - share) * weights) @ part)
+        indicator = np.zeros((count, 1))
+        indicator[index] = 1.0
+        maps.append(((indicator - share) * weights) @ part)
         scores += maps[-1] @ group.cells
     squares = weights**2 * information * most
     sampling = np.diag((share * squares).sum(axis=1)) - (share * squares) @ share.T
@@ -105,8 +105,8 @@ class _Pair:
         hazards = np.maximum(-np.expm1(-cumulative), 1e-300)
         slopes = cumulative / hazards  # of a cloglog likelihood: (d - q R) (dq/deta) / (q (1 - q)) = (d - q R) slope
         information = at_risk[:, None] * slopes**2 * hazards * np.exp(-cumulative)
-        whole = np.maximum(information.sum(axis=0), 1e-300)
-        parts = information / whole
+        total_information = np.maximum(information.sum(axis=0), 1e-300)
+        parts = information / total_information
         efficient = information[0] * parts[1]
         signs = np.stack([-parts[1] * slopes[0], parts[0] * slopes[1]])
         noise = self.first.noise

@@ -119,8 +119,8 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
         lines = [(f"survival of 80 % at {outcome.ends[-1]:g}", f"{low:.1%} to {high:.1%}")]
         if len(names) > 1:
             for ratio in (1.5, 2.0):
-                shown = hazard_ratio(group(1.0), group(ratio))
-                interval = f"{np.exp(shown.low):.2g} to {np.exp(shown.high):.2g}"
+                expected = hazard_ratio(group(1.0), group(ratio))
+                interval = f"{np.exp(expected.low):.2g} to {np.exp(expected.high):.2g}"
                 lines.append((f"hazard ratio of {ratio:g} between two groups", interval))
         return lines
 

@@ -55,7 +55,7 @@ class Quantity:
     """A number with both of its intervals: sampling and noise, and noise alone."""
 
     population: Estimate
-    these: Estimate
+    sample: Estimate  # these records
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Comparison:
 
     name: str
     ratio: Quantity  # of hazards
-    sites: Mapping[str, Ratio]  # each site's own logarithm
+    sites: Mapping[str, Ratio]  # each site's logarithm
     between: BetweenSites | None
 
 
@@ -138,8 +138,8 @@ def _group(frame: Frame, group: GroupCounts) -> GroupEstimates:
     if counts.causes > 1:
         for index, cause in enumerate(frame.causes):
             others = tuple(other for other in range(counts.causes) if other != index)
-            own = _Curve(counts, (index, *others))
-            points = [own.quantity(incidence_to(end + 1)) for end in range(counts.bins)]
+            incident = _Curve(counts, (index, *others))
+            points = [incident.quantity(incidence_to(end + 1)) for end in range(counts.bins)]
             incidence[cause] = (_certain(0.0), *points)
     start = counts.start_map()
     mean = restricted_mean(counts.widths)
@@ -181,12 +181,12 @@ class _Curve:
     def quantity(self, functional: Functional) -> Quantity:
         """A probability with both intervals."""
         bounds = [Hazards.of(self.counts, self.causes, missed) for missed in (1.0, 0.0)]
-        whole = bounded_interval(bounds[0], self.middle, bounds[1], functional)
-        these = self.middle.interval(functional, sampling=False)
-        value = float(np.clip(whole.value, 0.0, 1.0)) if self.counts.smooth.sum() >= _FEWEST else None
+        bounded = bounded_interval(bounds[0], self.middle, bounds[1], functional)
+        sample = self.middle.interval(functional, sampling=False)
+        value = float(np.clip(bounded.value, 0.0, 1.0)) if self.counts.smooth.sum() >= _FEWEST else None
         return Quantity(
-            Estimate(value, max(0.0, whole.low), min(1.0, whole.high)),
-            Estimate(value, max(0.0, these[0]), min(1.0, these[1]), THESE),
+            Estimate(value, max(0.0, bounded.low), min(1.0, bounded.high)),
+            Estimate(value, max(0.0, sample[0]), min(1.0, sample[1]), THESE),
         )
 
 
@@ -220,7 +220,7 @@ def _median(ends: Sequence[float], survival: Sequence[Quantity]) -> Quantity:
     """
     times = np.array([0.0, *ends])
 
-    def of(points: Sequence[Estimate], these: bool) -> Estimate:
+    def of(points: Sequence[Estimate], sample: bool) -> Estimate:
         low = np.array([point.low for point in points])
         high = np.array([point.high for point in points])
         first = int(np.flatnonzero(low <= 0.5)[0]) if np.any(low <= 0.5) else len(times)
@@ -235,10 +235,11 @@ def _median(ends: Sequence[float], survival: Sequence[Quantity]) -> Quantity:
                 after = int(below[0])
                 part = (curve[after - 1] - 0.5) / max(curve[after - 1] - curve[after], 1e-12)
                 value = float(times[after - 1] + part * (times[after] - times[after - 1]))
-        return Estimate(value, float(bounds[0]), float(bounds[1]), THESE if these else POPULATION)
+        return Estimate(value, float(bounds[0]), float(bounds[1]), THESE if sample else POPULATION)
 
     return Quantity(
-        of([point.population for point in survival], these=False), of([point.these for point in survival], these=True)
+        of([point.population for point in survival], sample=False),
+        of([point.sample for point in survival], sample=True),
     )
 
 

@@ -57,25 +57,28 @@ class SurvivalResult:
             for index, time in enumerate(self._times):
                 row: dict[str, Any] = {"group": group.name, "time": time}
                 row |= _ends("at_risk", group.at_risk[index])
-                row |= _both("survival", group.survival[index])
+                row |= _interval_columns("survival", group.survival[index])
                 for cause, points in group.incidence.items():
-                    row |= _both(f"incidence_{cause}", points[index])
+                    row |= _interval_columns(f"incidence_{cause}", points[index])
                 rows.append(row)
         summary = [
             _named(group.name)
             | _ends("records", group.records)
             | _ends("events", group.events)
             | _ends("incomplete", group.incomplete)
-            | _both("median", group.median)
-            | _both("restricted_mean", group.mean)
+            | _interval_columns("median", group.median)
+            | _interval_columns("restricted_mean", group.mean)
             | {"restricted_mean_any_low": group.mean_span[0], "restricted_mean_any_high": group.mean_span[1]}
-            | _both("rate", group.rate)
+            | _interval_columns("rate", group.rate)
             for group in self.estimates.groups
         ]
         frames = {"curves": pl.DataFrame(rows, infer_schema_length=None)}
         frames["summary"] = pl.DataFrame(summary, infer_schema_length=None)
         if self.estimates.comparisons:
-            compared = [{"group": item.name} | _both("hazard_ratio", item.ratio) for item in self.estimates.comparisons]
+            compared = [
+                {"group": item.name} | _interval_columns("hazard_ratio", item.ratio)
+                for item in self.estimates.comparisons
+            ]
             frames["comparisons"] = pl.DataFrame(compared, infer_schema_length=None)
         return frames
 
@@ -190,7 +193,7 @@ class SurvivalResult:
             Column(self.estimates.frame.group or "Group", lambda row: row[0].name, names=True),
             Column(f"Time{self._unit}", lambda row: f"{self._times[row[1]]:g}", number=True),
             Column("Without event, population", lambda row: _percent(row[0].survival[row[1]].population), number=True),
-            Column("These records", lambda row: _percent(row[0].survival[row[1]].these), number=True),
+            Column("These records", lambda row: _percent(row[0].survival[row[1]].sample), number=True),
         ]
         return Table.of("Survival at the ends of bins, with 95 % intervals", columns, rows)
 
@@ -222,7 +225,7 @@ class SurvivalResult:
         lines = [("Log-rank test, population:", f"chi-squared {test.statistic:.2f}, {test.df} df, {p}.")]
         reference = self.estimates.groups[self.estimates.frame.reference].name
         for item in self.estimates.comparisons:
-            words = f"{_plain(item.ratio.population)} in the population, {_plain(item.ratio.these)} in these records."
+            words = f"{_plain(item.ratio.population)} in the population, {_plain(item.ratio.sample)} in these records."
             lines.append((f"Hazard ratio, {item.name} to {reference}:", words))
             if item.between is not None and item.between.random is not None:
                 i_squared = f"{item.between.i_squared:.0%}"
@@ -268,9 +271,9 @@ def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def _both(name: str, quantity: Quantity) -> dict[str, float | None]:
-    these = quantity.these
-    return _ends(name, quantity.population) | {f"{name}_these_low": these.low, f"{name}_these_high": these.high}
+def _interval_columns(name: str, quantity: Quantity) -> dict[str, float | None]:
+    sample = quantity.sample
+    return _ends(name, quantity.population) | {f"{name}_these_low": sample.low, f"{name}_these_high": sample.high}
 
 
 def _finite(row: Mapping[str, Any]) -> dict[str, Any]:
