@@ -12,7 +12,6 @@ from math import inf, nextafter
 import msgspec
 import numpy as np
 
-from learner_node.analyses.conditions import Condition, ranges
 from learner_node.analyses.exit_counts import ORIGIN, ExitCounts
 from learner_node.analyses.group_comparison import hazard_ratio
 from learner_node.analyses.hazard_functionals import Hazards, survival_to
@@ -20,6 +19,7 @@ from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, Ta
 from learner_node.analyses.part import Setting
 from learner_node.analyses.survival_estimates import Frame, GroupCounts, estimates
 from learner_node.analyses.survival_result import SurvivalResult
+from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.rationals import Rational
@@ -44,15 +44,24 @@ class _Outcome:
 
 
 class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", forbid_unknown_fields=True):
-    """Curves by group, and their comparison. What it leaves out is as the schema's `time_to_event` says."""
+    """Curves by group, and their comparison. What it leaves out is as the schema's `time_to_event` says.
+
+    In a plan's file:
+
+        [[analyses]]
+        kind = "survival"
+        name = "Survival by arm"
+        group = "arm"
+        where = {age = [40, 70]}
+    """
 
     name: str
     weight: Rational | int | float | str = 1
     group: Name | None = None  # variable of the groups; None: one curve of all
-    group_edges: tuple[float, ...] = ()  # bins of a group variable that is a number
+    edges: dict[str, tuple[float, ...]] = {}  # of the group variable if it is a number
     reference: str | None = None  # group to which hazard ratios refer; None: the first
     cause: Name | None = None  # level of the event that curve and tests are of; None: any event
-    where: tuple[Condition, ...] = ()  # records that count
+    where: dict[str, Condition] = {}  # variable -> levels or a range; a record counts that satisfies all
     time: Name | None = None
     event: Name | None = None
     censored: Name | None = None
@@ -69,8 +78,10 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
             factors.insert(0, FeatureBins(outcome.entry, (ORIGIN, *edges)))
         if self.group is not None:
             self._group_names(schema)
-            factors.insert(0, FeatureBins(self.group, self._group_edges(schema)))
-        question = TableQuestion(tuple(factors), ranges(self.where, schema))
+            factors.insert(0, bins_of(schema, self.group, self.edges))
+        check_names(list(self.edges), [self.group] if self.group else [], "edges")
+        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
+        question = TableQuestion(tuple(factors), within)
         cells = question.partition.cell_count(schema)
         if cells > _MOST_CELLS:
             raise ConfigurationError(f"{cells:,} cells are too many; take fewer bins or groups")
@@ -81,7 +92,8 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
         outcome = self._outcome(schema)
         entered = f", when they came under observation ({outcome.entry})" if outcome.entry else ""
         by_group = f" by {self.group}" if self.group else ""
-        chosen = f" among those with {' and '.join(item.words() for item in self.where)}" if self.where else ""
+        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
+        chosen = f" among those with {' and '.join(texts)}" if texts else ""
         return (
             f"Counts{by_group} how many left observation in each of {len(outcome.ends)} time bins of {outcome.time} up "
             f"to {outcome.ends[-1]:g}, with which {outcome.event.name}{entered}{chosen}: for survival curves. Each "
@@ -167,24 +179,11 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
             raise ConfigurationError(f"{time!r} counts up to {variable.upper:g}, below the horizon {ends[-1]:g}")
         return ends
 
-    def _group_edges(self, schema: Schema) -> tuple[float, ...]:
-        """Edges of the group variable. Raises ConfigurationError: it does not fit."""
-        variable = schema.variable(self.group or "")
-        if variable is None:
-            raise ConfigurationError(f"the schema has no variable {self.group!r}")
-        if isinstance(variable, CategoricalAttribute):
-            if self.group_edges:
-                raise ConfigurationError(f"{self.group!r} is a category; it has no edges")
-            return ()
-        if not self.group_edges:
-            raise ConfigurationError(f"{self.group!r} is a number; state group_edges")
-        return self.group_edges
-
     def _group_names(self, schema: Schema) -> tuple[str, ...]:
         """Names of the groups, in the order of the table. Raises ConfigurationError: the reference is none."""
         if self.group is None:
             return ("all",)
-        names = _axis_labels(FeatureBins(self.group, self._group_edges(schema)), schema)
+        names = _axis_labels(bins_of(schema, self.group, self.edges), schema)
         if self.reference is not None and self.reference not in names:
             raise ConfigurationError(f"reference must be one of {', '.join(names)}")
         return names
