@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from learner_node.analyses.parts import read_parts
+from learner_node.analyses.parts import OF_MODELS, check_no_model, read_parts
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.budget import MOST_PURPOSE, Budget
 from learner_node.study.doubts import require_confirmed
@@ -52,14 +52,6 @@ secret = "superexec.secret"
 # lifetime_seconds = 2_592_000
 """
 
-OF_MODELS: dict[str, Any] = {
-    "source": "",
-    "strategy": DEFAULT_STRATEGY,
-    "options": {},
-    "validate": None,
-    "recalibrate": False,
-}
-"""Keys that a study of analyses leaves at these defaults."""
 Written = int | float | str
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Lifetime = Annotated[int, msgspec.Meta(ge=60, le=MOST_LIFETIME)]
@@ -156,12 +148,10 @@ def _check_analyses(study: StudyFile, where: str) -> None:
                 f"{where}: source is missing: a model needs unlabelled records; or write [[analyses]], which need none"
             )
         return
-    for key, default in OF_MODELS.items():
-        if getattr(study, key) != default:
-            raise ConfigurationError(
-                f"{where}: {key} is of a model, and [[analyses]] are asked instead of one; leave one of them out, or "
-                "write a study's file for each"
-            )
+    try:
+        check_no_model({key: getattr(study, key) for key in OF_MODELS})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
     read_parts(study.analyses, where=where)
 
 

@@ -7,7 +7,7 @@ from learner_node.study.study import Study
 from protocol.run_index import FIT
 from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.repeats import Outcome, Repeat
-from simulations.report.budget import STUDIES
+from simulations.report.budget import ANALYSES, STUDIES
 from simulations.report.model import LearnerReport
 from simulations.report.words import NO_GUARANTEE, some_of
 from simulations.scenario import Scenario
@@ -31,7 +31,11 @@ def failure_notes(learner: str, failures: Mapping[str, Mapping[int, str]], repea
     """
     notes = []
     for study, reasons in failures.items() if repeats > 1 else ():
-        result = f"{learner} learned nothing" if study == STUDIES[FIT] else f"{learner}'s {study} brought nothing"
+        result = (
+            f"{learner} learned nothing"
+            if study in (STUDIES[FIT], ANALYSES)
+            else f"{learner}'s {study} brought nothing"
+        )
         first = min(reasons)
         reason = f"; repeat {first}: {reasons[first]}" if first else ""
         notes.append(f"{result} in {len(reasons)} of {repeats} repeats{reason}.")
@@ -49,7 +53,7 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
         ]
         if below:
             notes.append(f"{learner.learner}'s model stays below {constant} of {some_of(below)}.")
-    if scenario.repeats == 1 and constant == MAJORITY:
+    if scenario.repeats == 1 and constant == MAJORITY and not scenario.asks_analyses:
         notes.append("There is one repeat, so standard errors are by the number of its test records alone.")
     return notes
 
@@ -57,6 +61,8 @@ def score_notes(scenario: Scenario, learners: tuple[LearnerReport, ...], constan
 def how_records_were_split(scenario: Scenario) -> str:
     """The sentence on the split, for the description."""
     parts = scenario.data.parts
+    if scenario.asks_analyses:
+        return "This simulation owns all records, so it shows the exact results beside those that a learner gets."
     return (
         f"This simulation split each hospital's records: {parts.private:.0%} answer and never leave it, "
         f"{parts.source:.0%}, without the outcome, are the examples that learners hold, and {parts.test:.0%} test the "

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from curator_node.records.dataset import complaints_about, unit_names
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import SchemaFile, read_schema_file
+from learner_node.analyses.plan import questions_of
 from learner_node.study.cards import counted
 from learner_node.study.doubts import doubts_about
 from protocol.errors import ConfigurationError
@@ -227,7 +228,10 @@ def split_records(scenario: Scenario, records: Records, repeat: int) -> dict[str
     try:
         frames = split_sites(dataset, data.sites.how, rng, **data.sites.options())
         frames = keep_large(frames, data.sites, dataset.unit)
-        if data.sites.units_move and dataset.unit is not None:
+        if scenario.asks_analyses:
+            nobody = dataset.frame.clear()
+            split = {name: {"private": frame, "source": nobody, "test": nobody} for name, frame in frames.items()}
+        elif data.sites.units_move and dataset.unit is not None:
             split = split_units_over_sites(frames, parts, rng, dataset.unit)
         else:
             split = {name: split_parts(frame, parts, rng, dataset.unit) for name, frame in frames.items()}
@@ -356,7 +360,7 @@ def _site(
     name: str, pieces: Mapping[str, pl.DataFrame], scenario: Scenario, records: Records, repeat: int
 ) -> SiteRecords:
     empty = [part for part, frame in pieces.items() if frame.is_empty()]
-    if empty:
+    if empty and not scenario.asks_analyses:
         raise ConfigurationError(
             f"site {name} has too few records: none is left for {', '.join(empty)}; {SMALL_REMEDY}"
         )
@@ -417,7 +421,8 @@ def sites_of(learner: LearnerScenario, sites: Mapping[str, SiteRecords]) -> tupl
 def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     """Warnings about a scenario that can be run as it is, a sentence each.
 
-    Raises ConfigurationError: `split_records`, `sites_of` or `require_classes` raises it.
+    Raises ConfigurationError: `split_records`, `sites_of` or `require_classes` raises it, or an analysis does not
+            fit the schema.
     """
     for learner in scenario.learners:
         require_classes(learner, records.steward)
@@ -429,6 +434,9 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     require_others(scenario, sites)
     for learner in scenario.learners:
         curators, sources = sites_of(learner, sites)
+        if learner.analyses:
+            questions_of(learner.parts, sites[curators[0]].steward.schema)
+            continue
         learner_doubts = doubts_about(
             learner.options,
             records=sum(sites[name].source.height for name in sources),

@@ -15,6 +15,7 @@ import polars as pl
 from curator_node.ledger.account import Account
 from curator_node.ledger.checks import CheckedLedger
 from curator_node.ledger.studies import StudyKey
+from learner_node.analyses.asking import AnalysisStudy, analyse
 from learner_node.questions.validation import Validation, validate
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS
 from learner_node.strategies.base import AnyModel
@@ -43,7 +44,7 @@ from simulations.carriers.stages import IN_PROCESS, Stage
 from simulations.kinds import SIMULATED_READERS
 from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.records import Records, SiteRecords, require_classes, require_others, sites_of, split_records
-from simulations.report.budget import STUDIES, BudgetPoint
+from simulations.report.budget import ANALYSES, STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
 
 Tick = Callable[[str, int, int], None]
@@ -57,7 +58,8 @@ ZERO = Fraction(0)
 class Outcome:
     """One learner's results in one repeat.
 
-    `learned` is None if no curator answered everything; `validation` is None if none was asked for or answered.
+    `learned` or `analyses`, whichever was asked for, is None if no curator answered everything; `validation` is None if
+    none was asked for or answered.
     """
 
     learner: LearnerScenario
@@ -70,11 +72,17 @@ class Outcome:
     validation_failure: str = ""
     others: dict[str, AnyModel] = field(default_factory=dict)  # site -> the same learner's model of all its other sites
     others_failures: dict[str, str] = field(default_factory=dict)  # site -> why there is no such model
+    analyses: AnalysisStudy | None = None
+
+    @property
+    def first_study(self) -> str:
+        """Name of its first study."""
+        return ANALYSES if self.learner.analyses else STUDIES[FIT]
 
     @property
     def failures(self) -> dict[str, str]:
         """Name of each of its studies without a result -> the reason."""
-        failures = {STUDIES[FIT]: self.failure, STUDIES[VALIDATION]: self.validation_failure}
+        failures = {self.first_study: self.failure, STUDIES[VALIDATION]: self.validation_failure}
         return {study: reason for study, reason in failures.items() if reason}
 
     @property
@@ -139,6 +147,9 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
         curators, sources = sites_of(learner, repeat.sites)
         require_classes(learner, repeat.sites[sources[0]].steward)
         federation = federate(learner, {name: repeat.curators[name] for name in curators}, keys[learner.name], carrier)
+        if learner.analyses:
+            repeat.outcomes.append(_analyse(learner, federation))
+            continue
         source = pl.concat([repeat.sites[name].source for name in sources])
         outcome = Outcome(learner, None, None, federation.key.public)
         try:
@@ -153,6 +164,16 @@ def ask_all(scenario: Scenario, repeat: Repeat, keys: Mapping[str, SigningKey], 
             tick("validating", 0, 0)
             _validate(outcome, federation, source, scenario)
             tick("validating", 1, 1)
+
+
+def _analyse(learner: LearnerScenario, federation: Federation) -> Outcome:
+    outcome = Outcome(learner, None, None, federation.key.public)
+    try:
+        outcome.analyses = analyse(federation, learner.parts, learner.budget, pooling=learner.pool)
+        outcome.study = outcome.analyses.study
+    except NoCuratorError as error:
+        outcome.failure, outcome.study = str(error), error.study
+    return outcome
 
 
 def federate(
@@ -344,7 +365,8 @@ def costs_of(outcome: Outcome, repeat: Repeat) -> dict[str, Cost]:
 def _studies(outcome: Outcome) -> Iterator[tuple[str, Study | None, Fraction]]:
     """For each study: name, study if begun, and the announced epsilon."""
     learned, learner, validation = outcome.learned, outcome.learner, outcome.validation
-    yield STUDIES[FIT], outcome.study, learned.epsilon_claimed if learned else parse_rational(learner.epsilon)
+    finished = outcome.analyses or learned
+    yield outcome.first_study, outcome.study, finished.epsilon_claimed if finished else parse_rational(learner.epsilon)
     if validation is not None:
         yield STUDIES[VALIDATION], validation.study, validation.epsilon_claimed
     elif learned is not None and learner.validate is not None:

@@ -23,13 +23,15 @@ from protocol.errors import ConfigurationError
 from protocol.rationals import parse_rational
 from protocol.run_index import FORMAT, LEDGERS, METRICS, REPORT, SCENARIO, Index
 from protocol.strict_toml import suggest
+from simulations.analysing import joined_analyses
 from simulations.carriers.stages import stage_of
 from simulations.joining import joining_of
 from simulations.leave_one_out import leave_one_out
 from simulations.notes import failure_notes, how_records_were_split, score_notes
 from simulations.records import load_records
 from simulations.repeats import ALL, Cost, Tick, evidence_of, run_repeat
-from simulations.report.budget import StudyReport
+from simulations.report.analyses import analyses_summary
+from simulations.report.budget import ANALYSES, StudyReport
 from simulations.report.model import (
     CurvePoint,
     Joining,
@@ -320,6 +322,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
             "outcomes": {answers["curator"]: answers["outcomes"] for answers in learner["rounds_answered"]},
             "left_out": learner["left_out"],
             "validation": learner["validation"],
+            **analyses_summary(learner.get("analyses")),
         }
         for learner in fields["learners"]
     ]
@@ -336,7 +339,7 @@ def summary(report: RunReport, folder: str) -> dict[str, Any]:
 
 def _rounds(learner: LearnerCell) -> Iterator[dict[str, Any]]:
     """Scores after each round, by site."""
-    for number, _ in enumerate(learner.scores[POOLED].rounds):
+    for number, _ in enumerate(learner.scores[POOLED].rounds if learner.scores else ()):
         for key, score in learner.scores.items():
             current = score.rounds[number]
             yield {
@@ -368,10 +371,11 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
     for repeat in repeats:
         costs |= {study: cost.at_most(costs.get(study, Cost())) for study, cost in repeat.costs.items()}
     scores = {key: [repeat.scores[key] for repeat in repeats] for key in repeats[0].scores}
+    analyses = joined_analyses(_present(repeat.analyses for repeat in repeats))
     failures, answered = _failures(repeats), next((repeat for repeat in repeats if repeat.outcomes), repeats[0])
     return LearnerReport(
         learner=learner.name,
-        strategy=learner.strategy,
+        strategy=ANALYSES if learner.analyses else learner.strategy,
         pooling=learner.pooling,
         epsilon_claimed=str(costs[ALL].claimed),
         epsilon_spent=str(costs[ALL].spent),
@@ -380,13 +384,13 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
             for name, cost in costs.items()
             if name != ALL
         ),
-        pooled=_score(scores[POOLED]),
+        pooled=_score(scores[POOLED]) if scores else NO_SCORE,
         sites=tuple(
             SiteScore(curator=key, **msgspec.structs.asdict(_score(site_scores)))
             for key, site_scores in scores.items()
             if key != POOLED
         ),
-        curve=tuple(_curve(scores[POOLED])),
+        curve=tuple(_curve(scores[POOLED])) if scores else (),
         rounds_answered=tuple(
             SiteAnswers(curator, tuple(map(_outcome, outcomes))) for curator, outcomes in answered.outcomes.items()
         ),
@@ -394,7 +398,12 @@ def _learner_report(learner: LearnerScenario, repeats: Sequence[LearnerCell]) ->
         parts=repeats[0].parts,
         validation=joined_validations(_present(repeat.validation for repeat in repeats)),
         purpose=learner.purpose,
+        analyses=msgspec.UNSET if analyses is None else analyses,
     )
+
+
+NO_SCORE = Score(value=None, value_se=None, constant=0.0, regression=None)
+"""Of a learner that asks analyses, which learn no model."""
 
 
 def _score(repeats: Sequence[RepeatScore]) -> Score:

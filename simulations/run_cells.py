@@ -44,6 +44,7 @@ from protocol.run_index import (
     policy_file,
 )
 from protocol.schema import NumericAttribute, Schema
+from simulations.analysing import analyses_report
 from simulations.campaign.store import Store, is_held, read_cells, read_settings
 from simulations.joining import JoiningScores
 from simulations.notes import first_repeat_notes
@@ -51,7 +52,7 @@ from simulations.records import Records, population_notes, sites_of
 from simulations.references import Answers
 from simulations.repeats import Cost, Evidence, Outcome, Repeat, costs_of, spent_by_round
 from simulations.report.budget import CuratorReport
-from simulations.report.model import Part, PartBin, RecordCounts, ValidationReport
+from simulations.report.model import AnalysesReport, Part, PartBin, RecordCounts, ValidationReport
 from simulations.run_folder import PARTIAL, claim_folder, stamped
 from simulations.run_order import ALL, ONLY_FIRST, Order
 from simulations.scenario import Scenario
@@ -77,6 +78,7 @@ class LearnerCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     parts: tuple[Part, ...] = ()  # shape functions of an additive model, in the first repeat
     validation: ValidationReport | None = None
     joining: dict[str, JoiningScores] = {}  # by site
+    analyses: AnalysesReport | None = None
 
 
 class RepeatCell(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -124,6 +126,7 @@ def finish(repeat: Repeat, scenario: Scenario, records: Records, evidence: Evide
             parts=_parts_of(outcome.learned) if first else (),
             validation=validation_report(outcome, repeat),
             joining=result.joining,
+            analyses=analyses_report(outcome, repeat),
         )
     cell = RepeatCell(
         key=repeat.number,

@@ -13,6 +13,7 @@ import msgspec
 from curator_node.policy import LearnerPolicy, Policy, Written, check_rational, settled_limits
 from curator_node.records.schema_file import SchemaFile, read_schema_file
 from expril.files import read_text_file
+from learner_node.analyses.parts import OF_MODELS, check_no_model, read_parts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.budget import Budget
@@ -175,6 +176,7 @@ FAULTS = ("refuse", "vanish", "late")
 """Kinds of faults."""
 
 if TYPE_CHECKING:
+    from learner_node.analyses.part import Part
     from learner_node.study.pooling import PoolingName
 else:
     PoolingName = str  # checked by hand: msgspec's error on a Literal names no allowed value
@@ -248,6 +250,13 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # epsilon of a second study, which asks the same curators how good the model is; None asks nothing
     validate: Written | None = None
     recalibrate: bool = False  # whether its answers recalibrate the model, too; at no further cost
+    # tables of `learner_node.analyses.parts`, which it asks instead of a model; it needs no source then
+    analyses: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def parts(self) -> "tuple[Part, ...]":
+        """Its analyses; empty where it learns a model."""
+        return read_parts(self.analyses, where=f"learner {self.name!r}") if self.analyses else ()
 
     def joins(self, sites: Sequence[str]) -> bool:
         """Whether it makes one model of several curators, if these are the sites that it asks."""
@@ -282,6 +291,9 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{key}: {error}") from None
         try:
             check_options(self.strategy, self.options)
+            if self.analyses:
+                check_no_model({key: getattr(self, key) or OF_MODELS[key] for key in OF_MODELS})
+                self.parts  # noqa: B018 - the error
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 
@@ -332,12 +344,25 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 'leave_one_out needs a learner that makes one model of several curators; pooling = "site" keeps their '
                 "answers apart"
             )
+        if any(learner.analyses for learner in self.learners):
+            if not all(learner.analyses for learner in self.learners):
+                raise ValueError(
+                    "some learners ask analyses and some a model; write a scenario for each, since a model needs "
+                    "records for source and tests, and of analyses every record is private"
+                )
+            if self.leave_one_out:
+                raise ValueError("leave_one_out is of models; leave it out of a scenario of analyses")
         learners = {learner.name for learner in self.learners}
         for curator in self.curators:
             for name in curator.learner_caps.keys() - learners:
                 raise ValueError(
                     f"curator {curator.name}: learner_caps names no learner {name!r}{suggest(name, sorted(learners))}"
                 )
+
+    @property
+    def asks_analyses(self) -> bool:
+        """Whether its learners ask analyses instead of models. Then all records are private."""
+        return bool(self.learners[0].analyses)
 
     def curator(self, site: str) -> CuratorScenario:
         """A site's curator entry: its own, else the longest matching pattern's."""

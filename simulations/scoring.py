@@ -138,9 +138,13 @@ class ScoredLearner:
 
 
 def score_repeat(repeat: Repeat, thresholds: Sequence[Threshold] = DEFAULT_THRESHOLDS) -> Iterator[ScoredLearner]:
-    """Score each learner of a repeat; `thresholds` are those of the clinical scores."""
-    local, pooled = references(repeat.sites)
+    """Score each learner of a repeat; `thresholds` are those of the clinical scores. Analyses have no scores here."""
+    models = not any(outcome.learner.analyses for outcome in repeat.outcomes)
+    local, pooled = references(repeat.sites) if models else ({}, {})
     for outcome in repeat.outcomes:
+        if not models:
+            yield ScoredLearner(outcome, {}, {}, {})
+            continue
         rounds = answers_by_round(outcome.learned, repeat.sites) if outcome.learned else []
         names, _ = sites_of(outcome.learner, repeat.sites)
         scores = {POOLED: _repeat_score(POOLED, names, outcome, repeat, rounds, pooled, thresholds)}

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from learner_node.strategies import DEFAULT_STRATEGY
 from protocol.errors import ConfigurationError
 from protocol.mistakes import first_repeated
 from protocol.rationals import Rational, parse_rational
@@ -23,6 +24,26 @@ PART_KINDS: dict[str, str] = {
     "survival": "learner_node.analyses.survival:Survival",
 }
 """Tag of a part -> "module:class" of its struct."""
+
+
+OF_MODELS: dict[str, Any] = {
+    "source": "",
+    "strategy": DEFAULT_STRATEGY,
+    "options": {},
+    "validate": None,
+    "recalibrate": False,
+}
+"""Keys of a study's file or a scenario's learner that analyses leave at these defaults."""
+
+
+def check_no_model(keys: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError: one of these values of `OF_MODELS` asks for a model, beside analyses."""
+    for key, value in keys.items():
+        if value != OF_MODELS[key]:
+            raise ConfigurationError(
+                f"{key} is of a model, and [[analyses]] are asked instead of one; leave one of them out, or write a "
+                "file for each"
+            )
 
 
 def part_kind(kind: str) -> type[Any]:

@@ -10,6 +10,8 @@ from protocol.run_index import FIT, VALIDATION
 
 STUDIES = {FIT: "model", VALIDATION: "validation"}
 """Names of a learner's studies in one repeat, by their number in the run's index."""
+ANALYSES = "analyses"
+"""Name of the study of a learner that asks analyses."""
 _RATIONAL = re.compile(r"[0-9]{1,300}(\.[0-9]{1,300}|/[0-9]{1,300})?")
 
 
@@ -26,7 +28,7 @@ def exact(text: str) -> Fraction:
 class StudyReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of a learner's studies: its cost, and how often it failed."""
 
-    what: Literal["model", "validation"]  # its model's, or that of the model's validation
+    what: Literal["model", "validation", "analyses"]  # its model's, that of the model's validation, or its analyses'
     claimed: str  # exact; the privacy loss that its plan announced
     spent: str  # exact; the most that any one curator's ledger charged
     failed: int = 0  # repeats in which it brought nothing

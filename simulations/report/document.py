@@ -146,6 +146,8 @@ _CROWD_HEIGHT, _CURVE_HEIGHT = 300, 340
 
 def run_document(report: RunReport) -> Document:
     """The document of a run, as a pure function of the report."""
+    if any(learner.is_of_analyses for learner in report.learners):
+        return _analyses_document(report)
     rows = score_rows(report)
     alarms, notes = Notes(_alarms(report)), Notes(fold_notes(report.notes, [site.name for site in report.curators]))
     every = Notes([*alarms.items, *notes.items])
@@ -176,6 +178,34 @@ def run_document(report: RunReport) -> Document:
         subject=report.title,
         headline=headline(report),
         sections=sections,
+        created=report.created,
+        about=report.description,
+        banner=("Not private.", SEEDED) if report.seeded_noise else None,
+    )
+
+
+def _analyses_document(report: RunReport) -> Document:
+    """The document of a run whose learners ask analyses."""
+    from simulations.report.analyses import learner_sections  # noqa: PLC0415 - it loads what reads noisy tables
+
+    notes = Notes([*_alarms(report), *fold_notes(report.notes, [site.name for site in report.curators])])
+    several = len(report.learners) > 1
+    spent = ", ".join(
+        f"{learner.learner} spent epsilon {written(learner.epsilon_spent)} of {written(learner.epsilon_claimed)}"
+        for learner in report.learners
+    )
+    return Document(
+        kind="ExPriL simulation",
+        subject=report.title,
+        headline=f"{count(len(report.curators), 'hospital')}, {count(report.repeats, 'repeat')}: {spent}",
+        sections=[
+            Section("", [notes if notes.items else None]),
+            *(section for learner in report.learners for section in learner_sections(learner, several=several)),
+            Section("Records", [record_table(report, report.records)], PAGE),
+            Section("Privacy budget by curator", _budgets(report), PAGE),
+            Section("Who answered", _answers(report), PAGE),
+            Section("Run it again", _origin(report), PAGE),
+        ],
         created=report.created,
         about=report.description,
         banner=("Not private.", SEEDED) if report.seeded_noise else None,
@@ -567,13 +597,16 @@ def _reading(report: RunReport) -> Iterator[Block]:
     )
 
 
-def _again(report: RunReport, rows: Sequence[Sequence[Row]]) -> list[Block | None]:
+def _origin(report: RunReport) -> list[Block | None]:
     return [
         Text(f"ExPriL {report.version}, {count(report.repeats, 'repeat')}, carrier {report.carrier}", "fine"),
         Code(report.command),
         Fold("Configuration", [Code(report.config_toml)]),
-        Fold("All numbers", list(_numbers(report, rows))),
     ]
+
+
+def _again(report: RunReport, rows: Sequence[Sequence[Row]]) -> list[Block | None]:
+    return [*_origin(report), Fold("All numbers", list(_numbers(report, rows)))]
 
 
 def _numbers(report: RunReport, rows: Sequence[Sequence[Row]]) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ from learner_node.scores.values import (
     check_interval,
     check_shares,
 )
-from simulations.report.budget import CuratorReport, StudyReport, exact
+from simulations.report.budget import ANALYSES, CuratorReport, StudyReport, exact
 from simulations.report.outcome_values import Agreement, Amount, Confusion
 
 RELEASE = "release"
@@ -279,6 +279,36 @@ def joined_validations(reports: Sequence[ValidationReport]) -> ValidationReport 
     )
 
 
+class JudgedEstimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An estimate of an analysis with its 95 % interval, beside the exact value of the same records without noise."""
+
+    part: str  # name of the analysis
+    place: tuple[str, ...]  # keys and names that lead to it in the result
+    value: float | None  # None where it is not estimable
+    low: float | None  # None where it has no end, as with `high`
+    high: float | None
+    exact: float | None  # None where it is not defined
+    of: str = ""  # what is estimated: "these records" or "their population"
+    hits: int = 0  # repeats whose interval holds their exact value
+    judged: int = 0  # repeats with an exact value
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the interval contains the exact value; None if that is not defined."""
+        if self.exact is None:
+            return None
+        low = -math.inf if self.low is None else self.low
+        return low <= self.exact <= (math.inf if self.high is None else self.high)
+
+
+class AnalysesReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A learner's analyses in the first repeat that has any, and how often the intervals of all repeats held."""
+
+    answers: dict[str, Any]  # the raw answers, as of `learner_node.analyses.results.WrittenAnalyses`
+    exact: dict[str, Any]  # the same tables without noise
+    estimates: tuple[JudgedEstimate, ...]
+
+
 @dataclass(frozen=True)
 class Headline:
     """A score in the measure that a page shows first, beside the constant's and a regression's without privacy.
@@ -458,6 +488,7 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     validation: ValidationReport | None = None  # by a second study; None where none was asked for, or answered it
     joining: tuple[Joining, ...] = ()  # by curator; empty where there is no joint model, and in earlier versions
     purpose: str = ""  # what it tells the stewards
+    analyses: AnalysesReport | msgspec.UnsetType = msgspec.UNSET  # of a learner that asks these instead of a model
 
     def __post_init__(self) -> None:
         exact(self.epsilon_claimed)
@@ -468,6 +499,11 @@ class LearnerReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         rounds = [point.round for point in self.curve]
         if rounds != sorted(set(rounds)):
             raise ValueError("the rounds of a curve must increase")
+
+    @property
+    def is_of_analyses(self) -> bool:
+        """Whether the learner asks analyses instead of a model."""
+        return any(study.what == ANALYSES for study in self.studies)
 
     @property
     def failed(self) -> int:

@@ -7,6 +7,7 @@ import polars as pl
 
 from expril.report.document import Text
 from learner_node.analyses.noisy_table import TableQuestion
+from learner_node.analyses.part import THESE, Estimate
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 
@@ -55,7 +56,13 @@ class RawResult:
         }
 
     def to_builtins(self):
-        return {"tables": [table.values.tolist() for table in self.answers.pooled]}
+        tables = []
+        for table in self.answers.pooled:
+            width = table.noise.quantile(0.975)
+            estimates = [Estimate(value, value - width, value + width, THESE) for value in table.values.ravel()]
+            values = table.values.ravel().tolist()
+            tables.append({"value": values, "cells": [estimate.to_builtins() for estimate in estimates]})
+        return {"tables": tables}
 
     def blocks(self):
         return [Text(self.to_text())]

@@ -1,0 +1,148 @@
+"""Holds a learner's analyses against exact ones, which only the simulation can compute: it owns all records.
+
+The exact result is what the same part reads of the same tables without noise. So it is exact about the records that
+curators count, and only an estimate of their population.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.analyses.asking import AnalysisStudy
+from learner_node.analyses.noise_law import NoiseLaw
+from learner_node.analyses.noisy_table import NoisyTable, TableAnswers
+from learner_node.analyses.plan import questions_of
+from learner_node.analyses.results import Analyses, written_analyses
+from protocol.record_frames import encode_frame, encode_label_column, encode_outcomes
+from protocol.records import Records
+from simulations.records import SiteRecords
+from simulations.repeats import Outcome, Repeat
+from simulations.report.model import AnalysesReport, JudgedEstimate
+
+NO_NOISE = NoiseLaw(0.0, 1.0)
+ENDS = {"value", "low", "high"}
+"""Keys of an estimate in a result's JSON: `learner_node.analyses.part.Estimate.to_builtins`."""
+NAMES = ("name", "label", "term", "level", "site", "group", "variable")
+"""Keys by which an item of a list in a result's JSON may be named."""
+
+
+def analyses_report(outcome: Outcome, repeat: Repeat) -> AnalysesReport | None:
+    """A learner's analyses in one repeat beside the exact ones; None if no curator answered everything."""
+    study = outcome.analyses
+    if study is None:
+        return None
+    exact = exact_analyses(study, repeat.sites)
+    return AnalysesReport(
+        answers=msgspec.to_builtins(written_analyses(study)),
+        exact=msgspec.to_builtins(written_analyses(exact)),
+        estimates=tuple(judged(study, exact)),
+    )
+
+
+def exact_analyses(study: AnalysisStudy, sites: Mapping[str, SiteRecords]) -> Analyses:
+    """The same analyses of the same curators' counted records without noise."""
+    records = {name: counted_records(sites[name]) for name in study.curators}
+    answers = {}
+    for part, questions in zip(study.parts, questions_of(study.parts, study.schema), strict=True):
+        noisy = study.answers[part.name]
+        tables = {
+            name: [
+                _exact(question.partition.cells(own), table, 1)
+                for question, table in zip(questions, noisy.pooled, strict=True)
+            ]
+            for name, own in records.items()
+        }
+        pooled = [_added_up(column) for column in zip(*tables.values(), strict=True)]
+        by_site = tables if noisy.by_site else {}
+        answers[part.name] = TableAnswers(study.schema, noisy.epsilon, pooled, by_site, noisy.secure)
+    return Analyses(
+        parts=study.parts,
+        answers=answers,
+        schema=study.schema,
+        curators=study.curators,
+        pooling=study.pooling,
+        epsilon_claimed=study.epsilon_claimed,
+        epsilon_spent=dict.fromkeys(study.epsilon_spent, Fraction(0)),
+        left_out=study.left_out,
+        population=study.population,
+    )
+
+
+def counted_records(site: SiteRecords) -> Records:
+    """The private records that a site's curator counts, with label and outcomes."""
+    schema, frame = site.steward.schema, site.counted
+    outcomes, _ = encode_outcomes(frame, schema)
+    labels = encode_label_column(frame[schema.label], schema)
+    return encode_frame(frame, schema).with_further({schema.label: labels, **outcomes})
+
+
+def _exact(cells: NDArray[np.intp], table: NoisyTable, sites: int) -> NoisyTable:
+    size = table.values.size
+    counts = np.bincount(cells, minlength=size + 1).astype(np.float64)
+    outside = None if table.outside is None else float(counts[size])
+    return replace(
+        table, values=counts[:size].reshape(table.values.shape), noise=NO_NOISE, sites=sites, outside=outside
+    )
+
+
+def _added_up(tables: Sequence[NoisyTable]) -> NoisyTable:
+    first = tables[0]
+    outside = None if first.outside is None else sum(table.outside or 0.0 for table in tables)
+    values = np.sum([table.values for table in tables], axis=0)
+    return replace(first, values=values, sites=len(tables), outside=outside)
+
+
+def judged(study: Analyses, exact: Analyses) -> Iterator[JudgedEstimate]:
+    """Every estimate of every result beside the exact one, as far as both have a value."""
+    for name, result in study.results.items():
+        truths = dict(_estimates(exact.results[name].to_builtins()))
+        for place, estimate in _estimates(result.to_builtins()):
+            truth = truths.get(place)
+            yield JudgedEstimate(
+                part=name,
+                place=place,
+                value=estimate["value"],
+                low=estimate["low"],
+                high=estimate["high"],
+                exact=None if truth is None else truth["value"],
+                of=str(estimate.get("of", "")),
+            )
+
+
+def _estimates(content: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Every estimate in a result's JSON, with the keys and names that lead to it."""
+    if isinstance(content, dict):
+        if content.keys() >= ENDS:
+            yield place, content
+            return
+        for key, item in content.items():
+            yield from _estimates(item, (*place, str(key)))
+    elif isinstance(content, list | tuple):
+        names = [_name(item, number) for number, item in enumerate(content, 1)]
+        for name, item in zip(names, content, strict=True):
+            yield from _estimates(item, (*place, name))
+
+
+def _name(item: Any, number: int) -> str:
+    """What tells an item of a list apart: its own name, or its number."""
+    texts = [str(item[key]) for key in NAMES if key in item] if isinstance(item, dict) else []
+    return texts[0] if texts else str(number)
+
+
+def joined_analyses(reports: Sequence[AnalysesReport]) -> AnalysesReport | None:
+    """The first of several repeats' reports, with how many of all repeats' intervals hold the exact value."""
+    if not reports:
+        return None
+    tables = [{(item.part, item.place): item for item in report.estimates} for report in reports]
+    estimates = []
+    for place, item in tables[0].items():
+        verdicts = [table[place].holds for table in tables if place in table]
+        estimates.append(
+            msgspec.structs.replace(item, hits=verdicts.count(True), judged=len(verdicts) - verdicts.count(None))
+        )
+    return msgspec.structs.replace(reports[0], estimates=tuple(estimates))
