@@ -38,10 +38,16 @@ def analyses_report(outcome: Outcome, repeat: Repeat) -> AnalysesReport | None:
         return None
     exact = exact_analyses(study, repeat.sites)
     return AnalysesReport(
-        answers=msgspec.to_builtins(written_analyses(study)),
-        exact=msgspec.to_builtins(written_analyses(exact)),
+        answers=_as_json(study),
+        exact=_as_json(exact),
         estimates=tuple(judged(study, exact)),
     )
+
+
+def _as_json(analyses: Analyses) -> dict[str, Any]:
+    """The raw tables as a report's file gives them back: of lists, not of tuples."""
+    content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(written_analyses(analyses)))
+    return content
 
 
 def exact_analyses(study: AnalysisStudy, sites: Mapping[str, SiteRecords]) -> Analyses:

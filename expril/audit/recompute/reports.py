@@ -33,7 +33,7 @@ from protocol.run_index import (
     Index,
     policy_file,
 )
-from simulations.report.budget import STUDIES, BudgetPoint, CuratorReport, exact
+from simulations.report.budget import ANALYSES, STUDIES, BudgetPoint, CuratorReport, exact
 from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
 
 Written = str | int | float
@@ -183,7 +183,7 @@ def _check_learner(
     wrong += [
         f"no transcript of {printable(reported.learner)} with {printable(site.curator)} in repeat {repeat}"
         for repeat in range(index.repeats)
-        for site in reported.sites
+        for site in (reported.rounds_answered if reported.is_of_analyses else reported.sites)
         if (repeat, site.curator) not in there
     ]
     for exchange in fits:
@@ -210,8 +210,9 @@ def _check_costs(
     if not reported.studies:  # of an earlier version, which told the model's cost alone
         wrong = _check_cost(who, reported.epsilon_claimed, reported.epsilon_spent, of[FIT], ledgers, epsilons.get(FIT))
     else:
-        wrong = [] if reported.studies[0].what == STUDIES[FIT] else [f"{who} tells no cost of its model"]
-        for number, name in STUDIES.items():
+        names = STUDIES | {FIT: ANALYSES} if reported.is_of_analyses else STUDIES
+        wrong = [] if reported.studies[0].what == names[FIT] else [f"{who} tells no cost of its {names[FIT]}"]
+        for number, name in names.items():
             cost = next((study for study in reported.studies if study.what == name), None)
             if cost is not None:
                 exchanges, epsilon = of[number], epsilons.get(number)
