@@ -58,10 +58,10 @@ def exact_analyses(study: AnalysisStudy, sites: Mapping[str, SiteRecords]) -> An
         noisy = study.answers[part.name]
         tables = {
             name: [
-                _exact(question.partition.cells(own), table, 1)
+                _exact(question.partition.cells(site_records), table, 1)
                 for question, table in zip(questions, noisy.pooled, strict=True)
             ]
-            for name, own in records.items()
+            for name, site_records in records.items()
         }
         pooled = [_added_up(column) for column in zip(*tables.values(), strict=True)]
         by_site = tables if noisy.by_site else {}
