@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from curator_node.records.dataset import complaints_about, unit_names
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import SchemaFile, read_schema_file
-from learner_node.analyses.plan import questions_of
 from learner_node.study.cards import counted
 from learner_node.study.doubts import doubts_about
 from protocol.errors import ConfigurationError
@@ -435,6 +434,8 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
     for learner in scenario.learners:
         curators, sources = sites_of(learner, sites)
         if learner.analyses:
+            from learner_node.analyses.plan import questions_of  # noqa: PLC0415 - it loads what computes
+
             questions_of(learner.parts, sites[curators[0]].steward.schema)
             continue
         learner_doubts = doubts_about(
