@@ -50,7 +50,7 @@ message_bytes = 4_000_000         # longest message that is read
 [limits.kinds.counts]
 # What may be counted; these are all private as claimed.
 release_kinds = ["mass", "signed_error", "error_correct", "class_counts", "label_total", "squared_error",
-  "error_sums"]
+  "error_sums", "outcome_counts"]
 cells = 10_000
 
 # Sums with other curators, under the noise of one, are off unless this is written; see docs/policy.md.

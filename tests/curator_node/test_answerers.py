@@ -22,7 +22,16 @@ from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, CountsRelease, PlannedCounts
-from protocol.partitions import PARTITION_KINDS, FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins
+from protocol.partitions import (
+    PARTITION_KINDS,
+    CrossBins,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    Range,
+    ScoreBins,
+)
 from protocol.query_kind import KindTerms, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import encode_frame, encode_labels
@@ -84,8 +93,21 @@ score_edges = st.sampled_from([(), (0.0,), (2.0**-24,), (-40.0, 0.0, 1e-4, 3.0)]
 projections = st.lists(
     st.tuples(st.lists(weights, min_size=MAP.width, max_size=MAP.width), score_edges), min_size=1, max_size=2
 ).map(lambda pairs: ProjectionBins.of(MAP, np.array([w for w, _ in pairs]), tuple(edges for _, edges in pairs)))
+
+
+@st.composite
+def cross_bins(draw, variables=feature_bins):
+    factors, filtered = (draw(st.lists(variables, min_size=n, max_size=2)) for n in (1, 0))
+    within = []
+    for bins in filtered:
+        last = bins.cell_count(SCHEMA) - 1
+        within.append(Range(bins, tuple(sorted(draw(st.sets(st.integers(0, last), min_size=1, max_size=3))))))
+    return CrossBins(tuple(factors), tuple(within))
+
+
 PARTITIONS = {
     "feature_bins": feature_bins,
+    "cross_bins": cross_bins(),
     "nearest_centre": centres,
     "product_bins": st.builds(ProductBins, feature_bins, feature_bins),
     "score_bins": st.builds(ScoreBins, networks(), score_edges),
@@ -100,7 +122,9 @@ hypotheses = st.one_of(st.builds(Constant, predicted=st.sampled_from([0, 1])), n
 def queries(draw):
     """A lawful body and its planned query, of any partition kind and any release kind for two classes."""
     release = draw(st.sampled_from(FITTING))
-    workload = tuple(draw(st.lists(partitions, min_size=1, max_size=4)))
+    of_labels = cross_bins(st.one_of(feature_bins, st.just(FeatureBins(attribute="sick", edges=()))))
+    lawful = st.one_of(of_labels, partitions) if RELEASE_KINDS[release].reads_label else partitions
+    workload = tuple(draw(st.lists(lawful, min_size=1, max_size=4)))
     wants = RELEASE_KINDS[release].wants_hypothesis
     given_ = draw(st.booleans()) if wants is None else wants
     body = CountsBody(partitions=workload, hypothesis=draw(hypotheses) if given_ else None)
@@ -174,9 +198,19 @@ def test_the_bound_is_reached():
 
 def slow_cell(partition, row):
     """The cell of one record, in scalar Python."""
-    _, age, dose, sex, _ = row
+    _, age, dose, sex, sick = row
     values = {"age": (age, 0.0, 120.0), "dose": (dose, -5.0, 5.0)}
+    if isinstance(partition, CrossBins):
+        sizes = [slow_size(factor) for factor in partition.factors]
+        if any(slow_cell(term.bins, row) not in term.cells for term in partition.within):
+            return math.prod(sizes)
+        cell = 0
+        for factor, size in zip(partition.factors, sizes, strict=True):
+            cell = cell * size + slow_cell(factor, row)
+        return cell
     if isinstance(partition, FeatureBins):
+        if partition.attribute == "sick":
+            return {"no": 0, "yes": 1}[sick]
         if partition.attribute == "sex":
             return {"f": 0, "m": 1, None: 3}.get(sex, 2)
         value, lower, upper = values[partition.attribute]
@@ -185,10 +219,14 @@ def slow_cell(partition, row):
         return sum(edge <= min(max(value, lower), upper) for edge in partition.edges)
     if isinstance(partition, ProductBins):
         first, second = slow_cell(partition.first, row), slow_cell(partition.second, row)
-        return first * (4 if partition.second.attribute == "sex" else len(partition.second.edges) + 2) + second
+        return first * slow_size(partition.second) + second
     if isinstance(partition, ScoreBins):
         return oracle_bin(logit_at_a_point(partition.hypothesis, slow_point(row)), partition.edges)
     return AT_A_POINT[type(partition)](partition, slow_point(row))
+
+
+def slow_size(bins):
+    return 4 if bins.attribute in {"sex", "sick"} else len(bins.edges) + 2
 
 
 def slow_point(row):
@@ -226,6 +264,7 @@ def test_counts_are_those_of_a_slow_loop(rows, query):
                 "signed_error": [c - u],
                 "error_correct": [u, c],
                 "class_counts": [u + c - y, y],
+                "outcome_counts": [u + c],
             }[planned.release]
     (counts, *_), _ = answered(dataset_of(rows, unit=False), body, planned)
     assert counts.tolist() == blocks

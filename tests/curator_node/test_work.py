@@ -30,10 +30,12 @@ from protocol.limits import ASSUMED_ROUND_SIZE, Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
     PARTITION_KINDS,
+    CrossBins,
     FeatureBins,
     NearestCentre,
     ProductBins,
     ProjectionBins,
+    Range,
     ScoreBins,
     TreeLeaves,
 )
@@ -588,6 +590,7 @@ GOOD = {
         None,
     ),
     "tree_leaves": (TreeLeaves.of(MAP, np.array([(0, 0, 1, -1), (3, 1, -2, -3)])), [3, 1, 1]),
+    "cross_bins": (CrossBins((AGE,), (Range(AGE, (1, 2)),)), [0, 1, 2, 0, 2]),
 }
 BAD = {
     "feature_bins": (FeatureBins("age", (2.0, 1.0)), "edges"),
@@ -596,6 +599,7 @@ BAD = {
     "score_bins": (ScoreBins(Mlp(ELSEWHERE, NETWORK.weights), ()), "hypothesis.features.features[0].attribute"),
     "projection_bins": (ProjectionBins(MAP, bytes(4 * WIDTH), ((), ())), "directions"),
     "tree_leaves": (TreeLeaves.of(MAP, np.array([(0, 0, 0, -1)])), "nodes"),
+    "cross_bins": (CrossBins((AGE,), (Range(AGE, (1, 4)),)), "within[0].cells"),
 }
 KINDS = pytest.mark.parametrize("kind", PARTITION_KINDS)
 

@@ -32,10 +32,12 @@ from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericF
 from protocol.hypotheses import Mlp
 from protocol.partitions import (
     PARTITION_KINDS,
+    CrossBins,
     FeatureBins,
     NearestCentre,
     ProductBins,
     ProjectionBins,
+    Range,
     ScoreBins,
     TreeLeaves,
 )
@@ -116,6 +118,13 @@ CRAFTED = {
     "product bins": ProductBins(
         FeatureBins("x3", tuple(sorted({float(v) for v in records_at_ties().numeric[1:9, 3]}))),
         FeatureBins("x4", tuple(sorted({float(v) for v in records_at_ties().numeric[:9, 4]}))),
+    ),
+    "cross bins": CrossBins(
+        (
+            FeatureBins("x3", tuple(sorted({float(v) for v in records_at_ties().numeric[1:9, 3]}))),
+            FeatureBins("x3", tuple(sorted({float(v) for v in records_at_ties().numeric[4:9, 3]}))),
+        ),
+        (Range(FeatureBins("x4", tuple(sorted({float(v) for v in records_at_ties().numeric[:9, 4]}))), (0, 2, 3)),),
     ),
     "scores on an edge": bins_at_the_threshold(),
     "projections on an edge": directions_at_the_edges(),

@@ -314,9 +314,9 @@ def planned_for(release, **changes):
 @pytest.mark.parametrize("label", SCHEMAS)
 def test_a_kind_is_refused_where_the_label_does_not_fit(release, label):
     lawful = {
-        "two": {"mass", "signed_error", "error_correct", "class_counts"},
-        "classes": {"mass", "class_counts"},
-        "number": {"mass", "label_total", "squared_error", "error_sums"},
+        "two": {"mass", "outcome_counts", "signed_error", "error_correct", "class_counts"},
+        "classes": {"mass", "outcome_counts", "class_counts"},
+        "number": {"mass", "outcome_counts", "label_total", "squared_error", "error_sums"},
     }[label]
     body, planned, schema = body_for(release), planned_for(release), SCHEMAS[label]
     if release in lawful:

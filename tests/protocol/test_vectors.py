@@ -120,6 +120,27 @@ def test_schemas_with_units_sentinels_and_dates_are_read_and_written_again_byte_
     assert read["days_since"].measure("born") == "days since 2015-01-01"
 
 
+def test_schemas_with_outcomes_are_read_and_written_again_byte_for_byte():
+    schemas = {name: bytes.fromhex(data) for name, data in GOOD["schemas_with_outcomes"].items()}
+    read = {name: decode(data, Schema) for name, data in schemas.items()}
+    assert {name: encode(schema) for name, schema in read.items()} == schemas
+    assert read["label"].time_to_event.ends == (30.0, 90.0, 365.0)
+    assert read["label"].causes == ("yes",)
+    assert read["entry"].causes == ("relapse", "death")
+    assert read["entry"].time_to_event.ends[-1] == 365.0
+
+
+def test_a_query_about_outcomes_is_read_and_written_again_byte_for_byte():
+    schema = decode(bytes.fromhex(GOOD["schemas_with_outcomes"]["entry"]), Schema)
+    planned_data, data = (bytes.fromhex(GOOD["outcome_counts"][name]) for name in ("planned", "body"))
+    planned, body = decode(planned_data, PlannedCounts), decode(data, CountsBody)
+    assert (encode(planned), encode(body)) == (planned_data, data)
+    assert COUNTS.read_body(data, Turn(planned), KindTerms(schema, CountsLimits())) == body
+    assert QUERY_KINDS.cost(planned, 1) == Fraction(1, 10)
+    # Entry x exit x cause; label x sex with a cell for all outside of the filter.
+    assert [partition.cell_count(schema) for partition in body.partitions] == [3 * 4 * 5, 4 * 4 + 1]
+
+
 def test_a_release_is_read_and_written_again_byte_for_byte():
     data = bytes.fromhex(GOOD["release"])
     release = decode(data, CountsRelease)

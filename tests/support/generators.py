@@ -113,7 +113,13 @@ def raw_frames_of(draw, schema):
 @st.composite
 def feature_bins_of(draw, schema):
     """Bins of one attribute, edges among few values."""
-    attribute = draw(st.sampled_from(schema.attributes))
+    return draw(bins_among(schema.attributes))
+
+
+@st.composite
+def bins_among(draw, variables):
+    """Bins of one of the variables, edges among few values."""
+    attribute = draw(st.sampled_from(variables))
     edges = ()
     if isinstance(attribute, NumericAttribute):
         few = [-2.0, -1.0, 0.0, HALF_STEP, 1e-9, 1 / 3, 1.0, 3.0, 1e15]
@@ -144,11 +150,16 @@ def units_on_grid(most):
 
 
 @st.composite
-def cross_bins_of(draw, schema):
-    """Products of one to three factors, now and then of a variable with itself, with up to two conditions."""
-    factors = tuple(draw(st.lists(feature_bins_of(schema), min_size=1, max_size=3)))
+def cross_bins_of(draw, schema, *, outcomes=False):
+    """Products of one to three factors, now and then of a variable with itself, with up to two conditions.
+
+    With `outcomes` the label and the schema's outcomes are among the variables.
+    """
+    further = (schema.variable(schema.label), *schema.outcomes) if outcomes else ()
+    variables = bins_among((*schema.attributes, *further))
+    factors = tuple(draw(st.lists(variables, min_size=1, max_size=3)))
     conditions = []
-    for bins in draw(st.lists(feature_bins_of(schema), max_size=2)):
+    for bins in draw(st.lists(variables, max_size=2)):
         cells = draw(st.sets(st.integers(0, bins.cell_count(schema) - 1), min_size=1, max_size=4))
         conditions.append(Range(bins, tuple(sorted(cells))))
     return CrossBins(factors, tuple(conditions))
@@ -305,7 +316,11 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     name = release or draw(st.sampled_from(fitting))
     kind = RELEASE_KINDS[name]
     steps = draw(st.sampled_from([1, 2, 100])) if kind.of_steps else 1
-    workload = draw(st.lists(partitions_of(schema) if partitions is None else partitions, min_size=1, max_size=3))
+    if partitions is None:
+        partitions = partitions_of(schema)
+        if kind.reads_label:
+            partitions = st.one_of(cross_bins_of(schema, outcomes=True), partitions)
+    workload = draw(st.lists(partitions, min_size=1, max_size=3))
     planned = PlannedCounts(
         release=name,
         partitions=len(workload),

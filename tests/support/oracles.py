@@ -7,8 +7,16 @@ import numpy as np
 
 from protocol.feature_map import MOST_COORDINATE, STEPS, NumericFeature
 from protocol.hypotheses import MOST_ACTIVATION
-from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
-from protocol.records import MISSING_CODE
+from protocol.partitions import (
+    CrossBins,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    ScoreBins,
+    TreeLeaves,
+)
+from protocol.records import LABEL_STEPS, MISSING_CODE
 from protocol.schema import NumericAttribute
 
 
@@ -54,7 +62,13 @@ def oracle_bin(steps, edges):
 
 
 def _feature_bin(bins, records, row):
-    attribute, value = records.schema.find(bins.attribute), records.column(bins.attribute)[row].item()
+    schema, value = records.schema, records.column(bins.attribute)[row].item()
+    attribute = schema.variable(bins.attribute)
+    if bins.attribute == schema.label and schema.label_bounds:
+        lower, upper = schema.label_bounds
+        # An edge is rounded as labels are, and none is reached beyond the upper bound.
+        inside = [edge for edge in bins.edges if edge <= upper]
+        return sum(round(max(0.0, (edge - lower) / (upper - lower)) * LABEL_STEPS) <= value for edge in inside)
     if isinstance(attribute, NumericAttribute):
         return len(bins.edges) + 1 if math.isnan(value) else sum(edge <= value for edge in bins.edges)
     return len(attribute.levels) + 1 if value == MISSING_CODE else value
@@ -99,6 +113,13 @@ def oracle_cell(partition, records, row):
     if isinstance(partition, ProductBins):
         first, second = (_feature_bin(bins, records, row) for bins in (partition.first, partition.second))
         return first * partition.second.cell_count(records.schema) + second
+    if isinstance(partition, CrossBins):
+        if any(_feature_bin(term.bins, records, row) not in term.cells for term in partition.within):
+            return partition.cell_count(records.schema) - 1
+        cell = 0
+        for factor in partition.factors:
+            cell = cell * factor.cell_count(records.schema) + _feature_bin(factor, records, row)
+        return cell
     if isinstance(partition, ScoreBins):
         return oracle_bin(oracle_logit(partition.hypothesis, records, row), partition.edges)
     return AT_A_POINT[type(partition)](partition, oracle_point(partition.features, records, row))

@@ -38,7 +38,7 @@ from protocol.kinds.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
 from protocol.rationals import parse_rational
-from protocol.schema import CategoricalAttribute, NumericAttribute
+from protocol.schema import CategoricalAttribute, NumericAttribute, TimeToEvent
 from protocol.strict_toml import convert
 from simulations.carriers import direct
 from simulations.carriers.stages import here
@@ -78,6 +78,7 @@ STRUCTS = [
     (POLICY, "The schema file", SchemaFile),
     (POLICY, "A numeric attribute", NumericAttribute),
     (POLICY, "A categorical attribute", CategoricalAttribute),
+    (POLICY, "Outcomes and a time to an event", TimeToEvent),
     (POLICY, "The policy file", Policy),
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "An enrolled learner", EnrolledLearner),
@@ -278,6 +279,9 @@ def test_the_whole_scenario_runs_where_the_page_says(tmp_path):
     assert not any(outcome.failure for outcome in found.values())
 
 
+ATTRIBUTE = "[[attributes]]\nname = 'x'\nkind = 'numeric'\nlower = 0\nupper = 1\n"
+
+
 def test_the_stewards_whole_files_load():
     policy = read_policy(whole(POLICY, "cap", "learners"))
     assert [learner.name for learner in policy.learners] == ["ada", "grace"]
@@ -285,7 +289,10 @@ def test_the_stewards_whole_files_load():
     assert read_schema_file(whole(POLICY, "label", "attributes")).unit == "patient"
     sums = read_policy("name = 'a'\ncap = 1\n" + blocks(section_with_code(POLICY, "Limits of secure sums"))[0])
     assert len(QUERY_KINDS.limits(sums.limits, "secure_counts").members) == 3
-    assert len(blocks(POLICY)) == 8
+    followed = blocks(section_with_code(POLICY, "Outcomes and a time to an event"))[0]
+    schema = read_schema_file("label = 'y'\nclasses = ['no', 'yes']\n" + ATTRIBUTE + followed).schema
+    assert (schema.causes, len(schema.time_to_event.ends)) == (("relapse", "death"), 20)
+    assert len(blocks(POLICY)) == 9
 
 
 @pytest.mark.parametrize(

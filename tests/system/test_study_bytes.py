@@ -28,10 +28,20 @@ from protocol.hypotheses import Constant, Mlp
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.limits import Limits
 from protocol.messages import Card, Query, Release, StudyAccepted, StudyClosed, StudyProposal
-from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
+from protocol.partitions import (
+    CrossBins,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    Range,
+    ScoreBins,
+    TreeLeaves,
+)
 from protocol.plans import Plan
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
+from protocol.schema import CategoricalAttribute, NumericAttribute, TimeToEvent
 from protocol.transcript import replay
 from simulations.carriers.direct import DirectCarrier
 from simulations.kinds import SIMULATED_ANSWERERS, SIMULATED_READERS
@@ -96,6 +106,16 @@ STUDIES = {
         Asked("label_total", (AGE, SEX), scale=Fraction(3000), steps=1000),
         Asked("squared_error", (SEX,), NETWORK, Fraction(192), 64, 2**20),
     ],
+    "outcomes": [
+        Asked(
+            "outcome_counts",
+            (
+                CrossBins((FeatureBins("followed", (100.0, 300.0)), FeatureBins("end", ()), SEX)),
+                CrossBins((FeatureBins("sick", ()),), (Range(AGE, (1, 2)), Range(FeatureBins("end", ()), (0,)))),
+            ),
+        ),
+        Asked("mass", (CrossBins((AGE, SEX), (Range(SEX, (1, 3)),)),)),
+    ],
     "errors of a number": [Asked("error_sums", (SEX,), NETWORK, Fraction(192), 64, 2**20)],
 }
 
@@ -114,6 +134,14 @@ def held_records(name):
     labels = {"classes": [CLASSES[int(age) % 3] for age in ages], **numbers}
     sick = labels.get(name, np.where(doses > ages / 64, "yes", "no").tolist())
     steward = steward_file(most=1 + (name == "patients"), round_size=60)
+    if name == "outcomes":
+        columns |= {
+            "followed": (ages * 3 + doses).tolist(),
+            "end": [("alive", "dead", "elsewhere", None)[int(age) % 7 % 4] for age in ages],
+        }
+        outcomes = NumericAttribute("followed", 0.0, 365.0), CategoricalAttribute("end", ("alive", "dead"))
+        followed = TimeToEvent("followed", "end", "alive", edges=(100.0, 300.0))
+        steward = msgspec.structs.replace(steward, outcomes=outcomes, time_to_event=followed)
     if name == "classes":
         steward = msgspec.structs.replace(steward, classes=CLASSES)
     if name in numbers:

@@ -134,10 +134,10 @@ def _scales(
 
 
 def values_of(example: Example) -> dict[str, tuple[Value, ...]]:
-    """Return the values that records may take, by attribute and for the label."""
+    """Return the values that records may take, by attribute, by outcome and for the label."""
     schema = example.schema
     values: dict[str, tuple[Value, ...]] = {}
-    for attribute in schema.attributes:
+    for attribute in (*schema.attributes, *schema.outcomes):
         if isinstance(attribute, NumericAttribute):
             declared: tuple[Value, ...] = (*_around(attribute.lower, attribute.upper), None)
         else:

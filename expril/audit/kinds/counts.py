@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import structs
 
 from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
 from protocol.codec import decode, encode
@@ -18,18 +19,20 @@ from protocol.hypotheses import Hypothesis, Mlp
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.noise import Moved
 from protocol.partitions import (
+    CrossBins,
     FeatureBins,
     NearestCentre,
     Partition,
     ProductBins,
     ProjectionBins,
+    Range,
     ScoreBins,
     TreeLeaves,
 )
 from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
 from simulations.paper_ratio import PRINTED_COUNTS
 
 STEP = 1 / STEPS
@@ -77,6 +80,44 @@ _CANCELLING = Mlp.of(
 )
 """Large terms that cancel, so that the logit's sign depends on single steps of the grid."""
 
+_OUTCOMES = (
+    NumericAttribute("exit", 0.0, 100.0),
+    NumericAttribute("entry", 0.0, 100.0),
+    CategoricalAttribute("end", ("alive", "relapse", "death")),
+)
+"""Outcomes of the examples: a time of exit and of entry, and why the record left."""
+_FOLLOWED = tuple(
+    structs.replace(
+        schema,
+        outcomes=_OUTCOMES,
+        time_to_event=TimeToEvent("exit", "end", "alive", entry="entry", edges=(10.0, 50.0, 90.0)),
+    )
+    for schema in _SCHEMAS
+)
+_TIMES: tuple[Value, ...] = (10.0, float(np.nextafter(10.0, 0.0)), float(np.nextafter(10.0, 11.0)), 50.0, -1.0, 1e9)
+_OUTCOME_VALUES: dict[str, tuple[Value, ...]] = {
+    "exit": (*_TIMES, None),
+    "entry": (*_TIMES, None),
+    "end": ("alive", "relapse", "death", "Death", "moved away", None),
+}
+"""Times on an end of a bin and beside it, negative ones, and ones after the horizon; ends that nobody declared."""
+_AFTER_TEN = float(np.nextafter(10.0, 11.0))
+"""An edge that puts the time 10 into the bin that ends there."""
+
+
+def _tables(schema: Schema) -> tuple[Partition, ...]:
+    """Cross tables of a schema with `_OUTCOMES`: with and without filters, by label, and with delayed entry."""
+    label = FeatureBins(schema.label, () if schema.label_bounds is None else (-1.0, 4.0, 9.0))
+    ends, group = FeatureBins("end", ()), FeatureBins("s", ())
+    times = FeatureBins("exit", (_AFTER_TEN, 50.0, 90.0))
+    return (
+        CrossBins((label, group), (Range(FeatureBins("x", (-1.0, 1.0)), (1, 3)), Range(group, (0, 3)))),
+        CrossBins((times, ends, group)),
+        CrossBins((FeatureBins("entry", (10.0, 50.0)), times, ends, group)),
+        CrossBins((times,), (Range(label, (0,)), Range(ends, (1, 2, 4)))),
+    )
+
+
 _SHORT: tuple[Partition, ...] = (
     FeatureBins("x", ()),
     NearestCentre.of(_MAP, np.array([[1.0, 0.0, 1.0]])),
@@ -90,6 +131,7 @@ _WIDE: tuple[Partition, ...] = (
     ScoreBins(_CANCELLING, (0.0, STEP * STEP)),
     ProjectionBins.of(_MAP, np.array([[64.0, -64.0, 0.0]]), ((0.0, 64.0),)),
     TreeLeaves.of(_MAP, np.array([[0, STEPS, -1, 1], [1, STEPS, -2, -3]])),
+    CrossBins((FeatureBins("y", (5e5,)), FeatureBins("s", ())), (Range(FeatureBins("x", (1.0,)), (1,)),)),
 )
 
 
@@ -99,6 +141,8 @@ def examples_of(release: str) -> Sequence[Example]:
     fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
     if not fitting:
         return ()
+    if kind.reads_label and not kind.wants_hypothesis and kind.columns(fitting[0]) == 1:
+        return _outcome_examples(release)
     # About as many numbers, whatever the columns.
     short = _SHORT if release == "mass" else _SHORT[:1] if kind.columns(fitting[0]) == 1 else _SHORT[1:]
     return (
@@ -111,6 +155,30 @@ def examples_of(release: str) -> Sequence[Example]:
             WIDE_COPIES,
             bound=2,
             hypothesis=_CANCELLING,
+        ),
+    )
+
+
+def _outcome_examples(release: str) -> Sequence[Example]:
+    """Return the questions for a release kind of tables that read labels and outcomes."""
+    filtered, by_time, delayed, _ = _tables(_FOLLOWED[0])
+    return (
+        _example(release, "the label by a group, inside of a filter and outside", _FOLLOWED[0], (filtered,), COPIES),
+        _example(release, "time of exit by its cause and a group", _FOLLOWED[1], (by_time,), WIDE_COPIES),
+        _example(
+            release,
+            "delayed entry: entry by exit by cause by group, in one table",
+            _FOLLOWED[0],
+            (delayed,),
+            WIDE_COPIES,
+        ),
+        _example(
+            release,
+            "every kind of partition and of table, of a numeric label, with units of two records",
+            _FOLLOWED[-1],
+            (*_WIDE, *_tables(_FOLLOWED[-1])),
+            WIDE_COPIES,
+            bound=2,
         ),
     )
 
@@ -137,6 +205,8 @@ def _example(
     steps = LABEL_STEPS_ASKED if kind.of_steps is not None else 1
     ask = _asking(release, partitions, hypothesis if kind.wants_hypothesis else None, steps, bound)
     values = dict(_VALUES) if schema.label_bounds is None else {**_VALUES, schema.label: _NUMBERS}
+    if schema.outcomes:
+        values |= _OUTCOME_VALUES
     return Example(
         about,
         schema,

@@ -14,7 +14,7 @@ from protocol.errors import ConfigurationError
 from protocol.schema import NumericAttribute, Schema
 
 Record = Mapping[str, Value]
-"""A record: a value of each attribute and of the label, as a file would hold them."""
+"""A record: a value of each attribute and outcome, and of the label, as a file would hold them."""
 Unit = tuple[Record, ...]
 """All records of one privacy unit; a single one if each record is a unit."""
 
@@ -56,7 +56,8 @@ def _words_of(record: Record) -> str:
 def plain_record(schema: Schema) -> Record:
     """Return a record whose attributes are all missing, with the first label."""
     label: Value = schema.classes[0] if schema.label_bounds is None else schema.label_bounds[0]
-    return {**dict.fromkeys((attribute.name for attribute in schema.attributes), None), schema.label: label}
+    names = (variable.name for variable in (*schema.attributes, *schema.outcomes))
+    return {**dict.fromkeys(names, None), schema.label: label}
 
 
 def steward_of(example: Example) -> SchemaFile:
@@ -70,6 +71,8 @@ def steward_of(example: Example) -> SchemaFile:
         unit=UNIT if bound > 1 else None,
         most_records_per_unit=bound,
         round_size=ROUND_SIZE,
+        outcomes=schema.outcomes,
+        time_to_event=schema.time_to_event,
     )
 
 
@@ -82,9 +85,10 @@ def table_of(units: tuple[Unit, ...], schema: Schema) -> pl.DataFrame:
     records = list(chain.from_iterable(units))
     if not records:
         raise ConfigurationError("an audit's set of records is empty; give it at least one unit that stays")
-    numbers = {attribute.name for attribute in schema.attributes if isinstance(attribute, NumericAttribute)}
+    variables = (*schema.attributes, *schema.outcomes)
+    numbers = {variable.name for variable in variables if isinstance(variable, NumericAttribute)}
     numbers |= {schema.label} if schema.label_bounds is not None else set()
-    names = [*(attribute.name for attribute in schema.attributes), schema.label]
+    names = [*(variable.name for variable in variables), schema.label]
     columns = [
         pl.Series(name, [record[name] for record in records], pl.Float64 if name in numbers else pl.String)
         for name in names

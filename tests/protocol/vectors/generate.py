@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
@@ -70,12 +71,21 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.partitions import FeatureBins, NearestCentre, ProductBins, ProjectionBins, ScoreBins, TreeLeaves
+from protocol.partitions import (
+    CrossBins,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    Range,
+    ScoreBins,
+    TreeLeaves,
+)
 from protocol.plans import Plan
 from protocol.query_kind import Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
 from protocol.secure_sum import participant
 from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.transcript import Transcript
@@ -129,6 +139,13 @@ BODIES = {
         (ProjectionBins(MAP, int32s(4096, 0, 0, 0) + int32s(1, -2, 3, -262144), ((-0.25, 0.5), ())),), None
     ),
     "tree_leaves": CountsBody((TREE,), None),
+    "cross_bins": CountsBody(
+        (
+            CrossBins((FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ()))),
+            CrossBins((FeatureBins("sex", ()),), (Range(FeatureBins("age", (30.0, 60.5)), (1, 2)),)),
+        ),
+        None,
+    ),
 }
 OTHER_LABELS = {
     "classes": Schema(SCHEMA.attributes, "stage", ("i", "ii", "iii")),
@@ -153,6 +170,41 @@ DECLARED = {
     ),
 }
 """Schemas with units, sentinels and dates."""
+FOLLOWED = {
+    "label": Schema(
+        SCHEMA.attributes,
+        "sick",
+        ("no", "yes"),
+        outcomes=(NumericAttribute("days", 0.0, 400.0, units="days"),),
+        time_to_event=TimeToEvent("days", "sick", "no", edges=(30.0, 90.0, 365.0)),
+    ),
+    "entry": Schema(
+        SCHEMA.attributes,
+        "sick",
+        ("no", "yes"),
+        outcomes=(
+            NumericAttribute("days", 0.0, 400.0),
+            NumericAttribute("entry", 0.0, 400.0),
+            CategoricalAttribute("end", ("alive", "relapse", "death"), missing=("lost",)),
+        ),
+        time_to_event=TimeToEvent("days", "end", "alive", entry="entry", bins=10, horizon=365.0),
+    ),
+}
+"""Schemas with outcomes and a time to an event."""
+OUTCOME_QUERY = (
+    PlannedCounts(release="outcome_counts", partitions=2, scale=Rational(20, 1)),
+    CountsBody(
+        (
+            CrossBins((FeatureBins("entry", (30.0,)), FeatureBins("days", (30.0, 365.0)), FeatureBins("end", ()))),
+            CrossBins(
+                (FeatureBins("sick", ()), FeatureBins("sex", ())),
+                (Range(FeatureBins("age", (18.0,)), (1,)), Range(FeatureBins("end", ()), (0, 2))),
+            ),
+        ),
+        None,
+    ),
+)
+"""A query of the schema "entry": entry by exit by its cause, and the label by sex among some."""
 OTHER_QUERIES = {
     "class_counts": (
         "classes",
@@ -175,6 +227,16 @@ OTHER_QUERIES = {
         CountsBody((FeatureBins("age", ()),), Mlp(features=MAP, weights=WEIGHTS), most_squared_error=2**20),
     ),
 }
+_SETTLED = QUERY_KINDS.settle(Limits(), where="the vectors")
+CARD_KINDS = ("mass", "signed_error", "error_correct", "class_counts", "label_total", "squared_error", "error_sums")
+"""Release kinds of the card in the vectors. Later ones have vectors of their own, so that its bytes stay."""
+LIMITS = structs.replace(
+    _SETTLED,
+    kinds={
+        name: {**kind, "release_kinds": list(CARD_KINDS)} if "release_kinds" in kind else kind
+        for name, kind in _SETTLED.kinds.items()
+    },
+)
 NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
 RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
 
@@ -250,7 +312,7 @@ def study():
         most_records_per_unit=1,
         relation="add or remove one privacy unit",
         round_size=1000,
-        limits=QUERY_KINDS.settle(Limits(), where="the vectors"),
+        limits=LIMITS,
         cap="1",
         least_cost="1/1000",
     )
@@ -303,6 +365,8 @@ def good():
             release: {"schema": label, "planned": encode(planned).hex(), "body": encode(body).hex()}
             for release, (label, planned, body) in OTHER_QUERIES.items()
         },
+        "schemas_with_outcomes": {name: encode(schema).hex() for name, schema in FOLLOWED.items()},
+        "outcome_counts": {"planned": encode(OUTCOME_QUERY[0]).hex(), "body": encode(OUTCOME_QUERY[1]).hex()},
         "release": encode(RELEASE).hex(),
         "seeded_label": NOT_PRIVATE_LABEL,
         "seeded_envelope": seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL).hex(),
@@ -370,6 +434,12 @@ def bad():
         "body with a leaf that no node leads to": (counts(TreeLeaves(MAP, int32s(0, 0, -1, -1)), sex), wrong),
         "body with nodes that lead to each other": (counts(TreeLeaves(MAP, circle), sex), wrong),
         "body with a range of errors for masses": (counts(*BODIES["mass"].partitions, most_squared_error=1), wrong),
+        "body with a label for masses": (counts(CrossBins((FeatureBins("sick", ()),)), sex), wrong),
+        "body with a filter by label for masses": (
+            counts(CrossBins((sex,), (Range(FeatureBins("sick", ()), (0,)),)), sex),
+            wrong,
+        ),
+        "body with a cell that a filter has not": (counts(CrossBins((sex,), (Range(sex, (0, 4)),)), sex), wrong),
         "body with a written default": (b"\x83" + body[1:] + b"\xb2most_squared_error\xc0", malformed),
         "body of another size": (counts(BODIES["mass"].partitions[0]), RefusalCode.NOT_IN_PLAN),
     }
