@@ -22,6 +22,7 @@ PART_KINDS: dict[str, str] = {
     "counts": "learner_node.analyses.counts:Counts",
     "regression": "learner_node.analyses.regression:Regression",
     "survival": "learner_node.analyses.survival:Survival",
+    "effects": "learner_node.analyses.effects:Effects",
 }
 """Tag of a part -> "module:class" of its struct."""
 

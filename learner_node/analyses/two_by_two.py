@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import expit, ndtr, ndtri, xlogy
 
+from learner_node.analyses.between_sites import SiteEstimate
 from learner_node.analyses.inference import linear_p, noisy
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 Measure = Literal["risk difference", "risk ratio", "odds ratio"]
 MEASURES: tuple[Measure, ...] = ("risk difference", "risk ratio", "odds ratio")
 _ALPHA = 1.0 - LEVEL
+_REACH = float(ndtri(1.0 - _ALPHA / 2.0))
 _FARTHEST = float(np.log(1e5))
 """A ratio beyond e^this, or below its inverse, counts as unbounded."""
 _GRID = 41
@@ -293,3 +295,34 @@ def _estimate(value: float | None, low: float, high: float, centre: float, of: E
     if value is None or not low <= value <= high:
         value = centre if low <= centre <= high else None
     return Estimate(value, low, high, of, None if of == THESE else p)
+
+
+def site_estimate(site: str, tables: Tables, measure: Measure, estimate: Estimate) -> SiteEstimate:
+    """A site's estimate as it is pooled: ratios as logarithms, with the variance of its interval.
+
+    A site whose interval is unbounded has no value.
+
+    Args:
+        site: its name.
+        tables: its answers.
+        measure: what is estimated.
+        estimate: by `effect` of these answers and their population.
+    """
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if value is None or not np.isfinite(high) or (measure != "risk difference" and (low <= 0 or value <= 0)):
+        return SiteEstimate(site, None, np.inf)
+    if measure != "risk difference":
+        value, low, high = (float(np.log(end)) for end in (value, low, high))
+    variance = ((high - low) / 2.0 / _REACH) ** 2
+    weights = _weights(measure, np.array([value]), np.maximum(tables.values, 0.0)[None])[0]
+    noise = float((weights**2 * tables.noise_variances).sum())
+    sampling = float((weights**2 * tables.most_records * np.maximum(tables.values, 0.0)).sum())
+    share = noise / (noise + sampling) if noise > 0 else 0.0
+    return SiteEstimate(site, value, variance, share * variance)
+
+
+def power(tables: Tables) -> float:
+    """Chance that a test of no effect rejects at 5 %, where these are the expected answers; about, from its p-value."""
+    middle = np.zeros(1)
+    p = float(_signed(tables, "odds ratio", middle)[1][0])
+    return float(ndtr(-ndtri(p / 2.0) - _REACH)) if p > 0 else 1.0

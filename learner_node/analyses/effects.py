@@ -1,0 +1,311 @@
+"""Effects: risk difference, risk ratio and odds ratio of an exposure, over strata and sites, with tests.
+
+docs/effects.md describes the intervals and what was measured of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from learner_node.analyses.between_sites import SiteEstimate, between_sites
+from learner_node.analyses.effects_result import EffectLine, EffectsResult
+from learner_node.analyses.inference import SignificanceTest, chi_squared, trend
+from learner_node.analyses.noise_law import NoiseLaw
+from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
+from learner_node.analyses.part import POPULATION, THESE, Setting
+from learner_node.analyses.two_by_two import MEASURES, Measure, Tables, effect, power, site_estimate
+from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words, variable_of
+from protocol.errors import ConfigurationError
+from protocol.partitions.feature_bins import FeatureBins
+from protocol.rationals import Rational
+from protocol.schema import CategoricalAttribute, Schema
+
+Floats = NDArray[np.float64]
+MOST_CONTRASTS = 20
+_POWER = 0.8
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a quote assumes of the population."""
+
+    exposed: Share = 0.5  # share of records that are exposed
+    risk: Share = 0.1  # of the event among the unexposed
+    odds_ratio: Annotated[float, msgspec.Meta(gt=0)] = 2.0
+
+
+class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forbid_unknown_fields=True):
+    """How an outcome differs between the exposed and a reference group.
+
+    In a plan's file:
+
+        [[analyses]]
+        kind = "effects"
+        name = "Death by treatment"
+        exposure = "arm"
+        exposed = "new"
+        reference = "old"
+        outcome = "death"
+        event = "yes"
+        strata = "age"
+        edges = {age = [50, 65]}
+    """
+
+    name: str
+    exposure: str  # an attribute, an outcome or the label
+    outcome: str
+    event: Condition  # levels or a range of the outcome
+    exposed: Condition | None = None  # None: all other levels or bins in turn, each against `reference`
+    reference: Condition | None = None  # None: all other levels or bins together
+    strata: str | None = None  # a variable; each of its levels or bins is a stratum
+    ordered: bool = False  # whether levels or bins of the exposure are in order, for a test of trend
+    edges: dict[str, tuple[float, ...]] = {}  # of numbers
+    where: dict[str, Condition] = {}  # records that count satisfy all of these
+    expected: Expected = Expected()
+    weight: Rational | int | float | str = 1
+
+    def questions(self, schema: Schema) -> Sequence[TableQuestion]:
+        """One table: exposure x outcome, x stratum. Raises ConfigurationError: something does not fit the schema."""
+        names = [self.exposure, self.outcome] + ([self.strata] if self.strata else [])
+        if len(set(names)) != len(names):
+            raise ConfigurationError("exposure, outcome and strata must be different variables")
+        check_names(list(self.edges), names, "edges")
+        if self.exposed is None and self.reference is None:
+            raise ConfigurationError("state exposed, reference or both: which groups to compare")
+        factors = tuple(self._bins(schema, name) for name in names)
+        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
+        axes = [_proper(schema, bins) for bins in factors]
+        self._contrasts(schema, factors[0])
+        events = _cells(schema, factors[1], self.event)
+        if not 0 < len(events) < axes[1]:
+            raise ConfigurationError(f"event: some levels or bins of {self.outcome!r} must be the event, and some not")
+        if self.ordered and axes[0] < 3:
+            raise ConfigurationError(f"a trend needs at least three groups of {self.exposure!r}; state more edges")
+        return [TableQuestion(factors, within)]
+
+    def words(self, schema: Schema) -> str:
+        """What a steward reads."""
+        self.questions(schema)
+        strata = f" and {self.strata}" if self.strata else ""
+        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
+        chosen = f", of those with {' and '.join(texts)}" if texts else ""
+        return (
+            f"How many records there are by {self.exposure}, {self.outcome}{strata}{chosen}, to compare "
+            f"{range_words(schema, self.outcome, self.event)} between groups of {self.exposure}."
+        )
+
+    def _bins(self, schema: Schema, name: str) -> FeatureBins:
+        """Bins of a variable; those of a number have the ends of its conditions among their edges."""
+        if isinstance(variable_of(schema, name), CategoricalAttribute):
+            return bins_of(schema, name, self.edges)
+        conditions = {self.exposure: (self.exposed, self.reference), self.outcome: (self.event,)}.get(name, ())
+        ends = {edge for item in conditions if item is not None for edge in range_of(schema, name, item).bins.edges}
+        if not ends and name not in self.edges:
+            raise ConfigurationError(f"{name!r} is a number; state its edges")
+        return bins_of(schema, name, {name: tuple(sorted({*ends, *self.edges.get(name, ())}))})
+
+    def _contrasts(self, schema: Schema, bins: FeatureBins) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        """Words, cells of the exposed and cells of the reference, of each comparison."""
+        every = range(_proper(schema, bins))
+        words = _labels(schema, bins)
+        if self.exposed is None:
+            base = _cells(schema, bins, self.reference)
+            against = range_words(schema, self.exposure, self.reference)  # type: ignore[arg-type]
+            rest = [cell for cell in every if cell not in base]
+            if not 0 < len(rest) <= MOST_CONTRASTS:
+                raise ConfigurationError(f"reference leaves {len(rest)} groups; 1 to {MOST_CONTRASTS} are compared")
+            return [(f"{self.exposure} {words[cell]} against {against}", (cell,), base) for cell in rest]
+        group = _cells(schema, bins, self.exposed)
+        base = tuple(cell for cell in every if cell not in group)
+        against = "the others"
+        if self.reference is not None:
+            base = _cells(schema, bins, self.reference)
+            against = range_words(schema, self.exposure, self.reference)
+        if not base or not group or set(base) & set(group):
+            raise ConfigurationError("exposed and reference must be groups apart")
+        return [(f"{range_words(schema, self.exposure, self.exposed)} against {against}", group, base)]
+
+    def read(self, answers: TableAnswers) -> EffectsResult:
+        """Effects of all records, of strata and of sites, and tests."""
+        schema, table = answers.schema, answers.pooled[0]
+        factors = self.questions(schema)[0].factors
+        events = _cells(schema, factors[1], self.event)
+        others = tuple(cell for cell in range(_proper(schema, factors[1])) if cell not in events)
+        strata = _labels(schema, factors[2]) if self.strata else ()
+        sites = {site: tables[0] for site, tables in answers.by_site.items()} if len(answers.by_site) > 1 else {}
+        lines: list[EffectLine] = []
+        pooled = {}
+        for words, group, base in self._contrasts(schema, factors[0]):
+            cut = _Cut((group, base), (events, others), len(strata))
+            lines += _lines(words, "all records", cut.tables([table], together=True))
+            if strata:
+                for number, label in enumerate(strata):
+                    lines += _lines(words, f"{self.strata} {label}", cut.tables([table], stratum=number))
+                lines += _lines(words, "common to the strata (Mantel-Haenszel)", cut.tables([table]))
+            estimates: dict[Measure, list[SiteEstimate]] = {measure: [] for measure in MEASURES}
+            for site, answer in sites.items():
+                tables = cut.tables([answer], together=True)
+                row = _lines(words, f"site {site}", tables)
+                lines += row
+                for line in row:
+                    if line.estimate.of == POPULATION:
+                        estimates[line.measure].append(site_estimate(site, tables, line.measure, line.estimate))
+            if sites:
+                lines += _lines(words, "common to the sites (Mantel-Haenszel)", cut.tables(list(sites.values())))
+                for measure in MEASURES:
+                    pooled[words, measure] = (estimates[measure], between_sites(estimates[measure]))
+        return EffectsResult(
+            self.name,
+            self.exposure,
+            self.outcome,
+            tuple(lines),
+            tuple(self._tests(schema, table, factors, (events, others))),
+            pooled,
+            table,
+            answers.secure,
+            bool(strata),
+        )
+
+    def _tests(
+        self, schema: Schema, table: NoisyTable, factors: Sequence[FeatureBins], outcomes: Sequence[tuple[int, ...]]
+    ) -> list[SignificanceTest]:
+        """Tests over all groups of the exposure."""
+        groups = [(cell,) for cell in range(_proper(schema, factors[0]))]
+        strata = tuple(range(_proper(schema, factors[2]))) if self.strata else ()
+        values = np.array([[_sum(table.values, group, cells, strata) for cells in outcomes] for group in groups])
+        added = np.array([[float(len(cells) * max(len(strata), 1)) for cells in outcomes] for _ in groups])
+        most = table.most_records_per_unit
+        tests = [chi_squared(values, table.noise, most, added)]
+        if self.ordered:
+            tests.append(trend(values, np.arange(len(groups), dtype=np.float64), table.noise, most, added))
+        return tests
+
+    def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
+        """The intervals to expect, the power, and the least epsilon that shows the expected effect."""
+        factors = self.questions(setting.schema)[0].factors
+        events = len(_cells(setting.schema, factors[1], self.event))
+        strata = _proper(setting.schema, factors[2]) if self.strata else 1
+        outcomes = np.array([events, _proper(setting.schema, factors[1]) - events], np.float64) * strata
+        _, group, base = self._contrasts(setting.schema, factors[0])[0]
+        added = np.outer([len(group), len(base)], outcomes)[None]
+        records, most = float(sum(setting.sizes)), setting.most_records_per_unit
+        noise, effect_size = setting.noises[0], self.expected.odds_ratio
+
+        def answers(odds_ratio: float, law: NoiseLaw) -> Tables:
+            return Tables(_expected(self.expected, odds_ratio, records), law, most, POPULATION, added)
+
+        rows = []
+        for size in dict.fromkeys((1.0, effect_size)):
+            estimate = effect(answers(size, noise), "odds ratio")
+            shown = f"{estimate.low:.2g} to {estimate.high:.2g}" if estimate.estimable else "not estimable"
+            rows.append((f"an odds ratio of {size:g}", shown.replace("inf", "no upper end")))
+        chance = power(answers(effect_size, noise))
+        rows.append((f"chance that an odds ratio of {effect_size:g} is significant", f"{100 * chance:.0f} %"))
+        if (epsilon := self._least_epsilon(answers, noise.draws, most)) is None:
+            rows.append(
+                (f"least epsilon for {100 * _POWER:.0f} %", "none: exact counts of so many records do not do it")
+            )
+        elif epsilon > 0:
+            rows.append((f"least epsilon of this table for {100 * _POWER:.0f} %", f"{epsilon:.2g}"))
+        return rows
+
+    def _least_epsilon(self, answers: Callable[[float, NoiseLaw], Tables], draws: float, most: int) -> float | None:
+        """The least epsilon of the table with which the expected effect is significant in 80 of 100 studies."""
+        size = self.expected.odds_ratio
+        if size == 1.0 or power(answers(size, NoiseLaw(0.0))) < _POWER:
+            return None
+        low, high = 1e-4, 1e3
+        for _ in range(40):
+            middle = float(np.sqrt(low * high))
+            enough = power(answers(size, NoiseLaw(most / middle, draws))) >= _POWER
+            low, high = (low, middle) if enough else (middle, high)
+        return high
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Which cells of a table are added up to the four of a 2 x 2 table."""
+
+    groups: tuple[tuple[int, ...], tuple[int, ...]]  # of the exposure: exposed, reference
+    outcomes: tuple[tuple[int, ...], tuple[int, ...]]  # event, no event
+    strata: int  # their number; 0 without strata
+
+    def tables(self, answers: Sequence[NoisyTable], *, together: bool = False, stratum: int | None = None) -> Tables:
+        """2 x 2 tables: of all strata of all answers, of the strata `together`, or of a single stratum."""
+        sets: list[tuple[int, ...]] = [()]
+        if self.strata:
+            sets = [(number,) for number in range(self.strata)] if stratum is None else [(stratum,)]
+            if together:
+                sets = [tuple(range(self.strata))]
+        cells = [(answer, strata) for answer in answers for strata in sets]
+        values = np.array(
+            [
+                [[_sum(answer.values, group, outcome, strata) for outcome in self.outcomes] for group in self.groups]
+                for answer, strata in cells
+            ]
+        )
+        sizes = np.outer([len(group) for group in self.groups], [len(outcome) for outcome in self.outcomes])
+        added = np.array([sizes * float(max(len(strata), 1)) for _, strata in cells])
+        first = answers[0]
+        # sites' answers may hold noise of unlike laws only if their c differ, which one plan does not
+        return Tables(values, first.noise, first.most_records_per_unit, POPULATION, added)
+
+
+def _lines(contrast: str, place: str, tables: Tables) -> list[EffectLine]:
+    """Lines of all measures, of these records and of their population."""
+    return [
+        EffectLine(
+            contrast,
+            place,
+            measure,
+            effect(Tables(tables.values, tables.noise, tables.most_records, of, tables.added), measure),
+        )
+        for measure in MEASURES
+        for of in (THESE, POPULATION)
+    ]
+
+
+def _sum(values: Floats, group: Sequence[int], outcome: Sequence[int], strata: Sequence[int]) -> float:
+    cells = values[np.ix_(group, outcome, strata)] if strata else values[np.ix_(group, outcome)]
+    return float(cells.sum())
+
+
+def _proper(schema: Schema, bins: FeatureBins) -> int:
+    """Number of levels or bins, without "other" and missing."""
+    variable = variable_of(schema, bins.attribute)
+    return len(variable.levels) if isinstance(variable, CategoricalAttribute) else len(bins.edges) + 1
+
+
+def _labels(schema: Schema, bins: FeatureBins) -> tuple[str, ...]:
+    """Texts of levels or bins, without "other" and missing."""
+    axis = Axis.of(bins, schema)
+    return axis.labels[: axis.proper]
+
+
+def _cells(schema: Schema, bins: FeatureBins, condition: Condition | None) -> tuple[int, ...]:
+    """Levels or bins that satisfy a condition. Missing and other values satisfy none."""
+    if condition is None:
+        return ()
+    chosen = range_of(schema, bins.attribute, condition)
+    count = _proper(schema, bins)
+    if not bins.edges:
+        return tuple(cell for cell in chosen.cells if cell < count)
+    inside = chosen.cells[0]  # bin 0 is below the only end; bin 1 begins at the first
+    edges = chosen.bins.edges
+    low = edges[0] if inside else -np.inf
+    high = edges[inside] if inside < len(edges) else np.inf
+    starts = (-np.inf, *bins.edges)
+    stops = (*bins.edges, np.inf)
+    return tuple(cell for cell in range(count) if starts[cell] >= low and stops[cell] <= high)
+
+
+def _expected(assumed: Expected, odds_ratio: float, records: float) -> Floats:
+    """Expected counts of a 2 x 2 table, (1, 2, 2)."""
+    odds = assumed.risk / (1.0 - assumed.risk) * odds_ratio
+    risk = odds / (1.0 + odds)
+    exposed, rest = records * assumed.exposed, records * (1.0 - assumed.exposed)
+    return np.array([[[exposed * risk, exposed * (1 - risk)], [rest * assumed.risk, rest * (1 - assumed.risk)]]])
