@@ -141,14 +141,14 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         pooled = {}
         for words, group, base in self._contrasts(schema, factors[0]):
             cut = _Cut((group, base), (events, others), len(strata))
-            lines += _lines(words, "all records", cut.tables([table], together=True))
+            lines += _lines(words, "all records", cut.tables([table], merged=True))
             if strata:
                 for number, label in enumerate(strata):
                     lines += _lines(words, f"{self.strata} {label}", cut.tables([table], stratum=number))
                 lines += _lines(words, "common to the strata (Mantel-Haenszel)", cut.tables([table]))
             estimates: dict[Measure, list[SiteEstimate]] = {measure: [] for measure in MEASURES}
             for site, answer in sites.items():
-                tables = cut.tables([answer], together=True)
+                tables = cut.tables([answer], merged=True)
                 row = _lines(words, f"site {site}", tables)
                 lines += row
                 for line in row:
@@ -201,8 +201,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         rows = []
         for size in dict.fromkeys((1.0, effect_size)):
             estimate = effect(answers(size, noise), "odds ratio")
-            shown = f"{estimate.low:.2g} to {estimate.high:.2g}" if estimate.estimable else "not estimable"
-            rows.append((f"an odds ratio of {size:g}", shown.replace("inf", "no upper end")))
+            interval = f"{estimate.low:.2g} to {estimate.high:.2g}" if estimate.estimable else "not estimable"
+            rows.append((f"an odds ratio of {size:g}", interval.replace("inf", "no upper end")))
         chance = power(answers(effect_size, noise))
         rows.append((f"chance that an odds ratio of {effect_size:g} is significant", f"{100 * chance:.0f} %"))
         if (epsilon := self._least_epsilon(answers, noise.draws, most)) is None:
@@ -234,12 +234,12 @@ class _Cut:
     outcomes: tuple[tuple[int, ...], tuple[int, ...]]  # event, no event
     strata: int  # their number; 0 without strata
 
-    def tables(self, answers: Sequence[NoisyTable], *, together: bool = False, stratum: int | None = None) -> Tables:
-        """2 x 2 tables: of all strata of all answers, of the strata `together`, or of a single stratum."""
+    def tables(self, answers: Sequence[NoisyTable], *, merged: bool = False, stratum: int | None = None) -> Tables:
+        """2 x 2 tables: of all strata of all answers, of the strata `merged`, or of a single stratum."""
         sets: list[tuple[int, ...]] = [()]
         if self.strata:
             sets = [(number,) for number in range(self.strata)] if stratum is None else [(stratum,)]
-            if together:
+            if merged:
                 sets = [tuple(range(self.strata))]
         cells = [(answer, strata) for answer in answers for strata in sets]
         values = np.array(

@@ -247,8 +247,8 @@ def _finite(value: float) -> float | None:
 def _interval(low: float, high: float, measure: Measure, value: float | None = None) -> dict[str, float]:
     """An interval on the scale that is shown, exponentials of logarithms for ratios."""
 
-    def shown(number: float) -> float:
+    def natural(number: float) -> float:
         return number if measure == "risk difference" else math.exp(min(number, 700.0))
 
-    ends = {"low": shown(low), "high": shown(high)}
-    return ends if value is None else {"value": shown(value), **ends}
+    ends = {"low": natural(low), "high": natural(high)}
+    return ends if value is None else {"value": natural(value), **ends}
