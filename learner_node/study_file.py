@@ -1,5 +1,6 @@
 """`STUDY.toml`: what a learner asks, of whom, over which carrier. A person writes it; it is read strictly."""
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,6 +139,18 @@ def read_study(content: bytes, *, where: str) -> StudyFile:
         if epsilon is not None and not study.large_epsilon:
             require_confirmed([epsilon], how=f"large_epsilon = true, in {where} ({key})")
     return study
+
+
+def study_of_analyses(path: Path) -> StudyFile | None:
+    """The study's file, if there is one and it asks analyses. Raises ConfigurationError as `read_study`."""
+    if path.suffix != ".toml" or not path.is_file():
+        return None
+    content = path.read_bytes()
+    try:
+        keys = tomllib.loads(decode_text(content, where=str(path)))
+    except tomllib.TOMLDecodeError:
+        return None  # whoever reads it as another file says what is wrong
+    return read_study(content, where=str(path)) if "analyses" in keys else None
 
 
 def _check_analyses(study: StudyFile, where: str) -> None:

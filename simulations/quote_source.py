@@ -16,7 +16,8 @@ from curator_node.records.dataset import complaints_about
 from curator_node.records.files import read_records
 from curator_node.records.schema_file import SchemaFile
 from learner_node.study.cards import counted
-from learner_node.study.pooling import SUMMED
+from learner_node.study.pooling import SUMMED, Pooling
+from learner_node.study_file import study_of_analyses
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.rationals import parse_rational
@@ -27,6 +28,8 @@ from simulations.records import load_records, site_doubts, sites_of, split_recor
 from simulations.scenario import LearnerScenario, is_table, load_scenario, read_schema
 
 if TYPE_CHECKING:
+    from learner_node.analyses.part import Part
+    from learner_node.analyses.quoting import Prospect
     from learner_node.questions.quote import QuoteRow
     from learner_node.questions.quote_report import Request
 
@@ -79,6 +82,69 @@ def read_quoted(source: str, *, schema: Path | None, learner: str) -> Quoted:
     limits = tuple((scenario.curator(name).limits, sites[name].steward.round_size) for name in curators)
     doubts += tuple(site_doubts(scenario, all_records))
     return Quoted(f"{scenario.title}, {chosen.name}", records, stewards, chosen, limits, doubts)
+
+
+@dataclass(frozen=True)
+class QuotedAnalyses:
+    """Analyses to be quoted, and whom they ask."""
+
+    parts: "tuple[Part, ...]"
+    prospect: "Prospect"
+    epsilon: Fraction  # of the file
+
+
+def read_quoted_analyses(
+    source: str,
+    *,
+    schema: Path | None = None,
+    learner: str = "",
+    size: int | None = None,
+    contribution: int | None = None,
+    pooling: Pooling | None = None,
+) -> QuotedAnalyses | None:
+    """Read the analyses of a study's file or of a scenario's learner; None where these ask for a model.
+
+    Args:
+        source: a study's file, with the schema that its curators' stewards wrote; or a scenario's name or TOML file.
+        schema: the schema file, for a study's file.
+        learner: name of a scenario's learner; "" takes the first.
+        size: number of records at all curators; None takes what they declare, or assumes it.
+        contribution: bound c on a unit's records; None takes what the schema file states.
+        pooling: in place of the file's.
+
+    Raises:
+        ConfigurationError: something is missing or wrong; the text says what to pass instead.
+    """
+    study = study_of_analyses(Path(source))
+    if study is not None:
+        if schema is None:
+            raise ConfigurationError(
+                f"{source} asks curators whose cards are not here: pass the schema that their stewards wrote, --schema "
+                "FILE, and --size for their number of records"
+            )
+        steward = read_schema(schema)
+        sizes: list[int | None] = [None] * len(study.curators)
+        stewards = [steward] * len(sizes)
+        parts, epsilon, pool = study.parts, study.budget.epsilon, study.pool
+    elif is_table(source) or not (scenario := load_scenario(source)[0]).asks_analyses:
+        return None
+    else:
+        chosen = _learner(scenario.learners, learner)
+        sites = split_records(scenario, load_records(scenario, load_scenario(source)[2]), 0)
+        stewards = [sites[name].steward for name in sites_of(chosen, sites)[0]]
+        sizes = [steward.round_size for steward in stewards]
+        parts, epsilon, pool = chosen.parts, chosen.budget.epsilon, chosen.pool
+    from learner_node.analyses.quoting import ASSUMED_SIZE, Prospect  # noqa: PLC0415 - it loads what computes
+
+    share = max(1, (size or ASSUMED_SIZE) // len(sizes))
+    prospect = Prospect(
+        schema=stewards[0].schema,
+        sizes=tuple(share if size is not None else item or share for item in sizes),
+        most_records_per_unit=contribution or max(steward.most_records_per_unit for steward in stewards),
+        pooling=pooling or pool,
+        declared=size is not None or None not in sizes,
+    )
+    return QuotedAnalyses(parts, prospect, epsilon)
 
 
 def _learner(learners: Sequence[LearnerScenario], name: str) -> LearnerScenario:

@@ -30,6 +30,8 @@ from expril.commands.terminal import (
 from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import polars as pl
 
     from expril.report.document import Document
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
     from protocol.identity import IdentityCard, Role
+    from simulations.quote_source import QuotedAnalyses
     from simulations.report.model import ScoreInterval
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -58,11 +61,14 @@ Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0 for
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     source: Annotated[
-        str, typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), or a scenario: its name or TOML file.")
+        str,
+        typer.Argument(help="Unlabelled records (.csv, .parquet, .pq), a scenario (name or TOML), or a STUDY.toml."),
     ] = "wdbc",
     schema: Annotated[Path | None, typer.Option(help="The steward's schema file; needed with records.")] = None,
     learner: Annotated[str, typer.Option(help="A learner of the scenario. [its first]")] = "",
-    epsilons: Annotated[str, typer.Option(help="Comma-separated, each a decimal or a/b.")] = "1,0.3,0.1",
+    epsilons: Annotated[
+        str, typer.Option(help="Comma-separated, each a decimal or a/b. [1,0.3,0.1, or the analyses' own]")
+    ] = "",
     sites: Annotated[
         int | None, typer.Option(min=1, help="Curators whose answers are summed. [1, or the scenario's]")
     ] = None,
@@ -92,25 +98,35 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
-    """Estimate what a study would cost and bring before anything is asked: noise, cells, accuracy and AUC."""
+    """Estimate what a study would cost and bring before anything is asked: noise, cells, accuracy and AUC.
+
+    Of analyses: the cost of each, the noise of its tables, and the intervals to expect.
+    """
     with plain_errors(part="learner"):
         from learner_node.study.doubts import doubts_about, require_confirmed
+        from learner_node.study.pooling import Pooling
+        from learner_node.study_file import study_of_analyses
         from protocol.rationals import parse_rational
 
-        requested = [parse_rational(item.strip()) for item in epsilons.split(",")]
+        requested = [parse_rational(item.strip()) for item in (epsilons or "1,0.3,0.1").split(",")]
         if not large_epsilon:
             require_confirmed(requested, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
-            from simulations.scenario import is_table, load_scenario, read_schema
-
             # Faults in a file are reported before the libraries of tables, and then those of models, are loaded.
-            if not is_table(source):
+            if not is_table(source) and study_of_analyses(Path(source)) is None:
                 load_scenario(source)
             elif schema is not None:
                 read_schema(schema)
-            from simulations.quote_source import read_quoted
+            from simulations.quote_source import read_quoted, read_quoted_analyses
 
+            pool = Pooling().changed(pooling, colluders, dropouts) if pooling else None
+            analyses = read_quoted_analyses(
+                source, schema=schema, learner=learner, size=size, contribution=contribution, pooling=pool
+            )
+            if analyses is not None:
+                _show_quotes(analyses, requested if epsilons else [analyses.epsilon], as_json=json_)
+                return
             quoted = read_quoted(source, schema=schema, learner=learner)
             from threadpoolctl import threadpool_limits
 
@@ -138,6 +154,17 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             print_json(quoting.as_object(request, rows))
             return
         print_table(quoting.quote_table(request, rows))
+
+
+def _show_quotes(analyses: "QuotedAnalyses", epsilons: Sequence["Fraction"], *, as_json: bool) -> None:
+    """Print a plan of analyses at each epsilon."""
+    from learner_node.analyses.quoting import quote_analyses
+
+    quotes = [quote_analyses(analyses.parts, analyses.prospect, epsilon) for epsilon in epsilons]
+    if as_json:
+        print_json({"quotes": [quote.to_builtins() for quote in quotes]})
+    else:
+        sys.stdout.write("\n\n".join(quote.to_text() for quote in quotes) + "\n")
 
 
 def predict(  # noqa: PLR0913, PLR0917 - one argument an option
