@@ -113,6 +113,8 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             require_confirmed(requested, how="--large-epsilon")
         with bars(json_) as tick:
             tick("reading records", 0, 1)
+            from simulations.scenario import is_table, load_scenario, read_schema
+
             # Faults in a file are reported before the libraries of tables, and then those of models, are loaded.
             if not is_table(source) and study_of_analyses(Path(source)) is None:
                 load_scenario(source)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from expril.audit.recompute import recompute
 from expril.commands.app import app
 from expril.report.page import as_page
+from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.parts import PART_KINDS
 from protocol.errors import ConfigurationError
 from protocol.run_index import PAGE
@@ -129,3 +130,40 @@ def test_hits_are_counted_over_repeats(folder):
     same = AnalysesReport(analyses.exact, analyses.exact, tuple(judged(exact, exact)))
     joined = joined_analyses([AnalysesReport(analyses.answers, analyses.exact, tuple(judged(noisy, exact))), same])
     assert all(1 <= item.hits <= item.judged == 2 for item in joined.estimates)
+
+
+def quoted(*words):
+    result = CliRunner().invoke(app, ["quote", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_quote_tells_cost_noise_and_intervals_before_anything_is_asked(folder):
+    content = json.loads(quoted(folder / "scenario.toml", "--size", "300", "--json"))
+    (quote,) = content["quotes"]
+    assert (quote["epsilon"], quote["cost"], quote["curators"], quote["records"]) == ("1/2", "1/2", 2, 300)
+    (part,) = quote["analyses"]
+    assert [table["epsilon"] for table in part["tables"]] == ["1/4", "1/4"]
+    # two discrete Laplace variables of scale 4, and one
+    law = NoiseLaw(4.0, 2.0)
+    assert {table["within"] for table in part["tables"]} == {law.quantile(0.975)}
+    assert {table["site_within"] for table in part["tables"]} == {NoiseLaw(4.0).quantile(0.975)}
+    assert part["intervals"] == [{"quantity": "a count", "interval": f"give or take {law.quantile(0.975)}"}]
+    text = quoted(folder / "scenario.toml", "--epsilons", "1,0.1")
+    assert text.count("each count right within") == 2
+    assert "assumed" in text
+
+
+def test_a_quote_of_a_study_s_file_needs_the_schema(folder):
+    key = "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
+    text = (
+        f'title = "t"\nepsilon = 1\n[curators]\na = "{key}"\n[[analyses]]\nkind = "raw"\nname = "a"\ntables = [["x"]]\n'
+    )
+    (folder / "STUDY.toml").write_text(text)
+    assert "1 cell" not in quoted(folder / "STUDY.toml", "--schema", folder / "schema.toml", "--contribution", "3")
+    assert "3 records a unit" in quoted(
+        folder / "STUDY.toml", "--schema", folder / "schema.toml", "--contribution", "3"
+    )
+    result = CliRunner().invoke(app, ["quote", str(folder / "STUDY.toml")])
+    assert result.exit_code == 2
+    assert "--schema" in result.output
