@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.analyses.between_sites import SiteEstimate, between_sites
-from learner_node.analyses.effects_result import EffectLine, EffectsResult
+from learner_node.analyses.effects_result import ALL, EffectLine, EffectsResult
 from learner_node.analyses.inference import SignificanceTest, chi_squared, trend
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
@@ -141,7 +141,7 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         pooled = {}
         for words, group, base in self._contrasts(schema, factors[0]):
             cut = _Cut((group, base), (events, others), len(strata))
-            lines += _lines(words, "all records", cut.tables([table], merged=True))
+            lines += _lines(words, ALL, cut.tables([table], merged=True))
             if strata:
                 for number, label in enumerate(strata):
                     lines += _lines(words, f"{self.strata} {label}", cut.tables([table], stratum=number))

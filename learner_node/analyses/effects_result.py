@@ -11,15 +11,18 @@ from typing import Any
 import polars as pl
 
 from expril.report.document import Block, Heading, Text
+from expril.report.forest import forest_legend, forest_table
 from expril.report.numbers import plain_number
 from expril.report.table import text_table
 from learner_node.analyses.between_sites import SUM_ONLY, BetweenSites, SiteEstimate
+from learner_node.analyses.figures import between_sites_blocks, forest_row
 from learner_node.analyses.inference import SignificanceTest
 from learner_node.analyses.noisy_table import NoisyTable
 from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.two_by_two import Measure
 
 _SMALL_P = 0.001
+ALL = "all records"
 NOT_ESTIMABLE = "not estimable"
 
 
@@ -31,6 +34,11 @@ class EffectLine:
     place: str  # all records, a stratum, a site, or common to several
     measure: Measure
     estimate: Estimate
+
+    @property
+    def single(self) -> bool:
+        """Whether it is of one stratum or site."""
+        return self.place != ALL and not self.place.startswith("common to")
 
 
 @dataclass(frozen=True)
@@ -136,13 +144,19 @@ class EffectsResult:
         """Tables by comparison, tests, and how sites differ."""
         blocks: list[Block] = []
         for contrast in dict.fromkeys(line.contrast for line in self.lines):
-            rows = [
-                (line.place, line.measure, line.estimate.of, words(line.estimate))
-                for line in self.lines
-                if line.contrast == contrast
-            ]
-            caption = f"Effect on {self.outcome}: {contrast}"
-            blocks += [Heading(contrast), text_table(caption, ["records", "measure", "of", "95 % interval"], rows)]
+            blocks.append(Heading(contrast))
+            for measure in dict.fromkeys(line.measure for line in self.lines):
+                lines = [line for line in self.lines if (line.contrast, line.measure) == (contrast, measure)]
+                ratio = measure != "risk difference"
+                rows = [
+                    forest_row(line.place, line.estimate, form="part" if line.single else "whole") for line in lines
+                ]
+                caption = f"{measure[:1].upper()}{measure[1:]} of {self.outcome}: {contrast}"
+                null = 1.0 if ratio else 0.0
+                table = forest_table(caption, rows, measure=measure, null=null, log=ratio, first="records")
+                blocks += [forest_legend(rows, f"no effect ({null:g})", "a stratum or a site"), table]
+                if (contrast, measure) in self.sites:
+                    blocks += between_sites_blocks(*self.sites[contrast, measure], measure=measure, log=ratio)
         tests = [
             (test.name, plain_number(test.statistic), plain_number(test.df), p_words(test.p)) for test in self.tests
         ]
@@ -151,7 +165,6 @@ class EffectsResult:
                 f"Tests over all groups of {self.exposure}", ["test", "statistic", "df", "p"], tests, numbers=True
             )
         )
-        blocks += [Text(text, "prose") for text in self._between_words()]
         blocks += [Text(text, "fine") for text in self._foot()]
         return blocks
 

@@ -254,8 +254,13 @@ def effect(tables: Tables, measure: Measure) -> Estimate:
     null = float(p[_GRID // 2])
     accepted = p > _ALPHA
     rounds = 4 if tables.noisy else 10
-    centre = _centre(tables, measure, grid, statistic)
+    centre = value if value is None or not ratio else float(np.log(value))
+    if centre is None or not accepted.any() or not grid[0] < centre < grid[-1]:
+        centre = _centre(tables, measure, grid, statistic)
     if not accepted.any():
+        # the interval lies between two values of the grid
+        if _signed(tables, measure, np.array([centre]))[1][0] <= _ALPHA:
+            centre = _centre(tables, measure, grid, statistic)
         grid, accepted = np.array([grid[grid < centre].max(), centre, grid[grid > centre].min()]), np.array([0, 1, 0])
 
     def accepts(theta: Floats) -> NDArray[np.bool_]:
