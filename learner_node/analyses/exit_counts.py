@@ -82,17 +82,18 @@ class ExitCounts:
                 chosen[index, index + 2 :] = 0.0
         return chosen.reshape(self.bins, -1)
 
-    def risk_map(self, missed: float = ACTUARIAL, waited: float = ACTUARIAL) -> Floats:
+    def risk_map(self, missed: float | Floats = ACTUARIAL, waited: float = ACTUARIAL) -> Floats:
         """The part of each bin for which a cell's records are at risk, (L, cells).
 
         Args:
-            missed: part of the bin that the censored miss: 1 if all leave at its start, 0 at its end.
+            missed: part of the bin that the censored miss: 1 if all leave at its start, 0 at its end; or (L,).
             waited: part of the bin before which its late entrants come.
         """
         parts = np.zeros((self.bins, *self.values.shape))
+        misses = np.broadcast_to(missed, self.bins)
         for index in range(self.bins):
             parts[index, ..., index:, :] = 1.0
-            parts[index, ..., index, self.causes] = 1.0 - missed
+            parts[index, ..., index, self.causes] = 1.0 - misses[index]
             if self.late_entry:
                 parts[index, index + 2 :] = 0.0
                 parts[index, index + 1] -= waited

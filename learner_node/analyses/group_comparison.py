@@ -15,13 +15,14 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from learner_node.analyses.exit_counts import ExitCounts
-from learner_node.analyses.hazard_functionals import Interval, accepted_values, noise_limit
+from learner_node.analyses.hazard_functionals import Interval
 from learner_node.analyses.inference import linear_p
+from learner_node.analyses.score_interval import noise_limit, score_interval
 
 Floats = NDArray[np.float64]
 _FURTHEST = 8.0
 """Largest logarithm of a hazard ratio that is looked at."""
-_GRID = np.linspace(-_FURTHEST, _FURTHEST, 321)
+_GRID = np.linspace(-_FURTHEST, _FURTHEST, 81)
 _NONE = 1e-9
 
 
@@ -153,11 +154,15 @@ def hazard_ratio(first: ExitCounts, second: ExitCounts, cause: int | None = None
         sampling: whether the interval is of the population, else of these records.
     """
     pair = _Pair(first, second, cause)
-    score, variances, fourth, _ = pair.scores(_GRID)
-    variance = variances[1] + (variances[0] if sampling else 0.0)
-    variance = np.maximum(variance, 1e-12)
-    low, high = accepted_values(_GRID, score / np.sqrt(variance), noise_limit(variance, fourth))
+
+    def scores(betas: Floats) -> tuple[Floats, Floats, Floats]:
+        score, variances, fourth, _ = pair.scores(betas)
+        variance = np.maximum(variances[1] + (variances[0] if sampling else 0.0), 1e-12)
+        return betas, score / np.sqrt(variance), noise_limit(variance, fourth)
+
+    low, high = score_interval(scores, _GRID)
     ends = (-np.inf if low <= -_FURTHEST else low, np.inf if high >= _FURTHEST else high)
+    score = pair.scores(_GRID)[0]
     crossing = np.flatnonzero((score[1:] <= 0) & (score[:-1] > 0))
     if len(crossing) == 0 or (first.noise.exact and not _tells(pair)):
         return Ratio(None, *ends)

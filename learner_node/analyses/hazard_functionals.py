@@ -14,20 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
+from learner_node.analyses.score_interval import Z, noise_limit, score_interval
 
 Floats = NDArray[np.float64]
 Functional = Callable[[Floats], tuple[Floats, Floats]]
 """Hazards (M, L, K) -> values (M,) and derivatives (M, L, K)."""
 
-_PATH = np.exp(np.linspace(np.log(1e-6), np.log(1e4), 321))
-"""Cumulative hazards to the horizon of the first cause on the path."""
+_PATH = np.concatenate([[-40.0], np.linspace(np.log(1e-6), np.log(1e4), 121)])
+"""Logarithms of cumulative hazards to the horizon of the first cause on the path."""
 _LEAST_SHARE = 0.02
-_MOST_EXCESS = 6.0
-"""Excess kurtosis up to which the expansion is used."""
-_Z = float(ndtri(0.975))
 
 
 def survival_to(bins: int) -> Functional:
@@ -101,11 +99,26 @@ class Hazards:
     @classmethod
     def of(cls, counts: ExitCounts, causes: tuple[int, ...] | None = None, missed: float = ACTUARIAL) -> "Hazards":
         """Hazards of these causes (None: of any event), where the censored miss this part of their bin."""
-        chosen: tuple[int | None, ...] = (None,) if causes is None else causes
-        events = np.stack([counts.event_map(cause) for cause in chosen], axis=1)
-        waited = 1.0 - missed if missed in {0.0, 1.0} else ACTUARIAL
-        risk = counts.risk_map(missed, 1.0 - waited if counts.late_entry else ACTUARIAL)
-        return cls(counts, events, np.repeat(risk[:, None], len(chosen), axis=1))
+        events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
+        # Bounds: late entrants are at risk for all of their bin where the censored are, too.
+        risk = counts.risk_map(missed, missed)
+        return cls(counts, events, np.repeat(risk[:, None], events.shape[1], axis=1))
+
+    @classmethod
+    def extreme(cls, counts: ExitCounts, causes: tuple[int, ...] | None, *, common: bool) -> "Hazards":
+        """Hazards with which the first cause is commonest, or rarest, that times of censoring within bins may have.
+
+        Of a bin with R at risk at its start, d events, c censored and d_k events of one cause, the probability of that
+        cause lies between d_k / R and d_k / (R - c R / (R - d)), and that of all between d / R and d / (R - c).
+        """
+        events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
+        late, early = counts.risk_map(0.0, 0.0), counts.risk_map(1.0, 1.0)
+        if events.shape[1] > 1 and common:
+            any_event = np.minimum(events.sum(axis=1) @ counts.smooth, 0.9 * late @ counts.smooth)
+            start = np.maximum(late @ counts.smooth, 1e-9)
+            early = counts.risk_map(1.0 / np.maximum(1.0 - any_event / start, 0.1), 1.0)
+        risks = (early, late) if common else (late, early)
+        return cls(counts, events, np.stack([risks[0], *[risks[1]] * (events.shape[1] - 1)], axis=1))
 
     def display(self) -> Floats:
         """Hazards of the smooth counts, (L, K), in 0 ... 1; exact without noise."""
@@ -119,13 +132,13 @@ class Hazards:
         """The functional of the displayed hazards."""
         return float(functional(self.display()[None])[0][0])
 
-    def path(self) -> Floats:
-        """Hazards (M, L, K) through the displayed ones, along which the first cause becomes rarer and commoner."""
+    def path(self, places: Floats) -> Floats:
+        """Hazards (M, L, K) at places (M,) of a path near the displayed ones, along which the first cause grows."""
         hazards = self.display()
         mean = max(float(hazards[:, 0].mean()), 1e-3)
         first = np.clip(hazards[:, 0], _LEAST_SHARE * mean if not self.counts.noise.exact else 1e-6 * mean, 0.999)
         logs = -np.log1p(-first)
-        tilted = -np.expm1(-np.minimum(_PATH[:, None] / logs.sum() * logs, 300.0 / len(logs)))
+        tilted = -np.expm1(-np.minimum(np.exp(places)[:, None] / logs.sum() * logs, 300.0 / len(logs)))
         others = hazards[:, 1:] / np.maximum(1.0 - hazards[:, :1], 1e-9)
         total = others.sum(axis=1, keepdims=True)
         others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)
@@ -143,54 +156,38 @@ class Hazards:
             shares[index] = shares[index - 1] if index else 1.0
         return total, np.clip(shares, min(1.0, 1.0 / total), 1.0)
 
-    def interval(self, functional: Functional, *, sampling: bool = True, critical: float = _Z) -> tuple[float, float]:
+    def interval(self, functional: Functional, *, sampling: bool = True, critical: float = Z) -> tuple[float, float]:
         """Ends of the interval of one functional; of these records alone without `sampling`."""
         if self.counts.noise.exact and not sampling:
             value = self.value(functional)
             return value, value
-        path = self.path()
-        values, slopes = functional(path)
         total, shares = self.shares()
-        before = np.cumprod(1.0 - path.sum(axis=2), axis=1)
-        before = np.maximum(np.concatenate([np.ones((len(before), 1)), before[:, :-1]], axis=1), 1e-300)
-        weights = slopes / (before * shares)[..., None]
-        weights /= np.maximum(np.abs(weights).max(axis=(1, 2), keepdims=True), 1e-300)
-        causes = len(self.events[0])
-        flat = (len(path), self.counts.bins * causes)
-        coefficients = weights.reshape(flat) @ self.events.reshape(flat[1], -1)
-        coefficients -= (weights * path).reshape(flat) @ self.risk.reshape(flat[1], -1)
-        score = coefficients @ self.counts.cells
-        variance = self.counts.noise.variance * (coefficients**2).sum(axis=1)
-        fourth = self.counts.noise.kurtosis * self.counts.noise.variance**2 * (coefficients**4).sum(axis=1)
-        if sampling:
+        noise, causes = self.counts.noise, len(self.events[0])
+        most = self.counts.most_records_per_unit if sampling else 0
+
+        def scores(places: Floats) -> tuple[Floats, Floats, Floats]:
+            path = self.path(places)
+            values, slopes = functional(path)
+            before = np.cumprod(1.0 - path.sum(axis=2), axis=1)
+            before = np.maximum(np.concatenate([np.ones((len(before), 1)), before[:, :-1]], axis=1), 1e-300)
+            weights = slopes / (before * shares)[..., None]
+            weights /= np.maximum(np.abs(weights).max(axis=(1, 2), keepdims=True), 1e-300)
+            flat = (len(path), self.counts.bins * causes)
+            coefficients = weights.reshape(flat) @ self.events.reshape(flat[1], -1)
+            coefficients -= (weights * path).reshape(flat) @ self.risk.reshape(flat[1], -1)
             spread = (weights**2 * path).sum(axis=2) - (weights * path).sum(axis=2) ** 2
-            risk = total * before * shares
-            variance = variance + self.counts.most_records_per_unit * (risk * spread).sum(axis=1)
-        deviation = np.sqrt(np.maximum(variance, 1e-300))
-        return accepted_values(values, score / deviation, noise_limit(variance, fourth, critical))
+            variance = most * (total * before * shares * spread).sum(axis=1)
+            variance += noise.variance * (coefficients**2).sum(axis=1)
+            fourth = noise.kurtosis * noise.variance**2 * (coefficients**4).sum(axis=1)
+            deviation = np.sqrt(np.maximum(variance, 1e-300))
+            return values, coefficients @ self.counts.cells / deviation, noise_limit(variance, fourth, critical)
+
+        return score_interval(scores, _PATH)
 
 
-def noise_limit(variance: Floats, fourth: Floats, critical: float = _Z) -> Floats:
-    """Critical values of a standardised sum with this variance and fourth cumulant (Cornish and Fisher's)."""
-    excess = np.minimum(fourth / np.maximum(variance, 1e-100) ** 2, _MOST_EXCESS)
-    limit: Floats = critical + (critical**3 - 3 * critical) / 24 * excess
-    return limit
-
-
-def accepted_values(values: Floats, scores: Floats, limits: Floats) -> tuple[float, float]:
-    """Least and greatest value on a path whose standardised score is within the limit, ends interpolated.
-
-    Where no value is, the best one decides: those are accepted whose squared score exceeds its by the squared limit.
-    """
-    least = np.abs(scores).min()
-    excess = np.abs(scores) - limits
-    if excess.min() > 0:
-        excess = np.abs(scores) - np.sqrt(least**2 + limits**2)
-    crossing = np.flatnonzero((excess[1:] > 0) != (excess[:-1] > 0))
-    parts = excess[crossing] / (excess[crossing] - excess[crossing + 1])
-    ends = values[crossing] + parts * (values[crossing + 1] - values[crossing])
-    every = np.concatenate([ends, values[excess <= 0]])
-    return float(every.min()), float(every.max())
+def _names(causes: tuple[int, ...] | None) -> tuple[int | None, ...]:
+    """The causes, or None for any event."""
+    return (None,) if causes is None else causes
 
 
 def bounded_interval(low: Hazards, middle: Hazards, high: Hazards, functional: Functional) -> Interval:
@@ -201,10 +198,10 @@ def bounded_interval(low: Hazards, middle: Hazards, high: Hazards, functional: F
     """
     first, second = sorted((low.value(functional), high.value(functional)))
     inner = middle.interval(functional)
-    deviation = max((inner[1] - inner[0]) / (2 * _Z), 1e-12)
+    deviation = max((inner[1] - inner[0]) / (2 * Z), 1e-12)
     critical = one_sided_critical((second - first) / deviation)
     ends = (*low.interval(functional, critical=critical), *high.interval(functional, critical=critical))
-    return Interval(middle.value(functional), min(*ends, inner[0] if critical >= _Z else min(ends)), max(ends))
+    return Interval(middle.value(functional), min(ends), max(ends))
 
 
 def one_sided_critical(gap: float) -> float:

@@ -12,17 +12,16 @@ from learner_node.analyses.group_comparison import LogRank, Ratio, hazard_ratio,
 from learner_node.analyses.hazard_functionals import (
     Functional,
     Hazards,
-    accepted_values,
+    Interval,
     bounded_interval,
     incidence_to,
-    noise_limit,
     restricted_mean,
     survival_to,
 )
 from learner_node.analyses.part import POPULATION, THESE, Estimate
+from learner_node.analyses.score_interval import Z, noise_limit, score_interval
 
 Floats = NDArray[np.float64]
-_Z = 1.959964
 _FEWEST = 1.0
 """Least number of records with which a group has a curve at all."""
 
@@ -143,7 +142,7 @@ def _group(frame: Frame, group: GroupCounts) -> GroupEstimates:
             incidence[cause] = (_certain(0.0), *points)
     start = counts.start_map()
     mean = restricted_mean(counts.widths)
-    middle = curve.middle.interval(mean)
+    bounded = curve.bounded(mean)
     events = counts.event_map(frame.cause).sum(axis=0)
     enough = counts.smooth.sum() >= _FEWEST
     value = curve.middle.value(mean) if enough else None
@@ -157,8 +156,8 @@ def _group(frame: Frame, group: GroupCounts) -> GroupEstimates:
         survival=tuple(survival),
         incidence=incidence,
         median=_median(frame.ends, survival),
-        mean=Quantity(Estimate(value, *middle), exact_mean),
-        mean_span=_mean_span(counts, survival, curve),
+        mean=Quantity(Estimate(value, bounded.low, bounded.high), exact_mean),
+        mean_span=_mean_span(counts, survival, bounded),
         rate=_rate(counts, events),
     )
 
@@ -178,10 +177,14 @@ class _Curve:
     def middle(self) -> Hazards:
         return Hazards.of(self.counts, self.causes)
 
+    def bounded(self, functional: Functional) -> Interval:
+        """A value with an interval of the population that holds for any times of censoring within bins."""
+        rare, common = (Hazards.extreme(self.counts, self.causes, common=common) for common in (False, True))
+        return bounded_interval(rare, self.middle, common, functional)
+
     def quantity(self, functional: Functional) -> Quantity:
         """A probability with both intervals."""
-        bounds = [Hazards.of(self.counts, self.causes, missed) for missed in (1.0, 0.0)]
-        bounded = bounded_interval(bounds[0], self.middle, bounds[1], functional)
+        bounded = self.bounded(functional)
         sample = self.middle.interval(functional, sampling=False)
         value = float(np.clip(bounded.value, 0.0, 1.0)) if self.counts.smooth.sum() >= _FEWEST else None
         return Quantity(
@@ -207,7 +210,7 @@ def _moments(counts: ExitCounts, weights: Floats) -> tuple[Floats, Floats]:
 
 def _incomplete(group: GroupCounts) -> Estimate:
     noise = group.counts.noise.of_cells(group.incomplete_cells)
-    reach = 0.0 if noise.exact else _Z * noise.variance**0.5
+    reach = 0.0 if noise.exact else Z * noise.variance**0.5
     value = group.incomplete
     return Estimate(max(value, 0.0), max(value - reach, 0.0), max(value + reach, 0.0), THESE)
 
@@ -243,17 +246,14 @@ def _median(ends: Sequence[float], survival: Sequence[Quantity]) -> Quantity:
     )
 
 
-def _mean_span(counts: ExitCounts, survival: Sequence[Quantity], curve: _Curve) -> tuple[float, float]:
+def _mean_span(counts: ExitCounts, survival: Sequence[Quantity], mean: Interval) -> tuple[float, float]:
     """An interval of the restricted mean that holds wherever in their bins events and censored exits are.
 
     The area below a falling curve lies between those of its values at the ends and at the starts of bins.
     """
-    mean = restricted_mean(counts.widths)
-    low = Hazards.of(counts, curve.causes, 1.0).interval(mean)[0]
-    high = Hazards.of(counts, curve.causes, 0.0).interval(mean)[1]
     values = [1.0 if point.population.value is None else point.population.value for point in survival]
     half = float((counts.widths * -np.diff(np.minimum.accumulate(values))).sum()) / 2
-    return max(0.0, low - half), min(float(counts.ends[-1]), high + half)
+    return max(0.0, mean.low - half), min(float(counts.ends[-1]), mean.high + half)
 
 
 def _rate(counts: ExitCounts, events: Floats) -> Quantity:
@@ -265,16 +265,18 @@ def _rate(counts: ExitCounts, events: Floats) -> Quantity:
         return Quantity(nothing, Estimate(None, 0.0, np.inf, THESE))
     value = float(events @ smooth) / exposure
     scale = max(value, 1.0 / exposure)
-    grid = np.concatenate([[0.0], scale * np.exp(np.linspace(-8.0, 8.0, 641))])
-    weights = events[None] - grid[:, None] * times
-    score = weights @ counts.cells
-    noise, fourth = _moments(counts, weights)
-    ends = []
-    for most in (counts.most_records_per_unit, 0):
-        variance = np.maximum(noise + most * np.maximum(weights**2 @ smooth, grid * exposure), 1e-300)
-        if most == 0 and counts.noise.exact:
-            ends.append((value, value))
-            continue
-        low, high = accepted_values(grid, score / np.sqrt(variance), noise_limit(variance, fourth))
-        ends.append((low, np.inf if high >= grid[-1] else high))
-    return Quantity(Estimate(value, *ends[0]), Estimate(value, *ends[1], THESE))
+    places = np.concatenate([[0.0], scale * np.exp(np.linspace(-8.0, 8.0, 81))])
+
+    def ends(most: int) -> tuple[float, float]:
+        def scores(rates: Floats) -> tuple[Floats, Floats, Floats]:
+            weights = events[None] - rates[:, None] * times
+            noise, fourth = _moments(counts, weights)
+            variance = np.maximum(noise + most * np.maximum(weights**2 @ smooth, rates * exposure), 1e-100)
+            return rates, weights @ counts.cells / np.sqrt(variance), noise_limit(variance, fourth)
+
+        low, high = score_interval(scores, places)
+        return low, np.inf if high >= places[-1] else high
+
+    sample = (value, value) if counts.noise.exact else ends(0)
+    population = ends(counts.most_records_per_unit)
+    return Quantity(Estimate(value, *population), Estimate(value, *sample, THESE))
