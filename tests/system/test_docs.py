@@ -292,7 +292,7 @@ def test_the_stewards_whole_files_load():
     followed = blocks(section_with_code(POLICY, "Outcomes and a time to an event"))[0]
     schema = read_schema_file("label = 'y'\nclasses = ['no', 'yes']\n" + ATTRIBUTE + followed).schema
     assert (schema.causes, len(schema.time_to_event.ends)) == (("relapse", "death"), 20)
-    assert len(blocks(POLICY)) == 9
+    assert len(blocks(POLICY)) == 10
 
 
 @pytest.mark.parametrize(
