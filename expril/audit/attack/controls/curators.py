@@ -7,9 +7,12 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+from msgspec import structs
 
 from expril.audit.attack.controls import parts
 from expril.audit.attack.controls.parts import (
+    AtRiskDataset,
+    LeakingFilter,
     QuickNoise,
     RepeatedNoise,
     UnclippedDataset,
@@ -28,9 +31,9 @@ from protocol.errors import ConfigurationError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Constant, Hypothesis, Mlp
 from protocol.kinds.counts import CountsBody, PlannedCounts
-from protocol.partitions import FeatureBins, NearestCentre, Partition
+from protocol.partitions import CrossBins, FeatureBins, NearestCentre, Partition, Range
 from protocol.rationals import Rational
-from protocol.schema import NumericAttribute, Schema
+from protocol.schema import NumericAttribute, Schema, TimeToEvent
 from protocol.strict_toml import suggest
 from simulations.kinds import SIMULATED_ANSWERERS
 
@@ -43,6 +46,8 @@ PARTITIONS = 2
 """Partitions of the workload whose noise is that of one."""
 RECORDS = 3
 """Records of the unit whose noise is that of one record."""
+BINS = 3
+"""Bins of time that the unit is at risk in."""
 BEYOND = 3
 """Size of a label, as a multiple of its declared range."""
 
@@ -85,6 +90,11 @@ _CLASSES = Schema(
     classes=("no", "yes"),
 )
 _NUMBER = Schema(attributes=(NumericAttribute("x", -4.0, 4.0),), label="outcome", label_bounds=(0.0, 1.0))
+_FOLLOWED = structs.replace(
+    _CLASSES,
+    outcomes=(NumericAttribute("exit", 0.0, 30.0),),
+    time_to_event=TimeToEvent("exit", "outcome", "no", edges=(10.0, 20.0, 30.0)),
+)
 _FLAT = FeatureMap((NumericFeature("x", 0.0, 1.0, 0.0),))
 _EVERYBODY = NearestCentre.of(_FLAT, np.array([[0.0]]))
 """A partition with one cell, which holds every record."""
@@ -234,6 +244,25 @@ PATH_CONTROLS: Mapping[str, PathControl] = {
     ),
     "fresh_noise_on_retry": _asked_twice(
         "A retry of a question draws new noise, and is not charged.", "2", QuickNoise, _SIGN, 1
+    ),
+    "leaking_filter": _attacked(
+        "A record that a table's filter lets in counts in its cell, and in the cell of those outside as well.",
+        "2",
+        lambda: _path(
+            _asking("outcome_counts", (CrossBins((FeatureBins("outcome", ()),), (Range(_SIGN, (1,)),)),), 1),
+            hold=partial(dataset_of, kind=LeakingFilter),
+        ),
+        lambda: _pair((_record(1.0, "yes"),), _record(1.0, "no"), _record(-1.0, "yes")),
+    ),
+    "at_risk_counted": _attacked(
+        "A table of exits counts who is at risk: a record in every bin of time until it leaves.",
+        str(BINS),
+        lambda: _path(
+            _asking("outcome_counts", (CrossBins((FeatureBins("exit", (10.0, 20.0)),)),), 1),
+            _FOLLOWED,
+            hold=partial(dataset_of, kind=AtRiskDataset),
+        ),
+        lambda: _pair(({**_record(1.0, "yes"), "exit": 25.0},), {**_record(1.0, "no"), "exit": 5.0}),
     ),
     "unclipped_numeric_label": _attacked(
         "A numeric label outside of its declared bounds is counted as it is.",

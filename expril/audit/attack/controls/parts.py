@@ -50,7 +50,7 @@ from protocol.kinds.statistics.items import Estimate, Grid, Item, Quantile
 from protocol.kinds.statistics.methods import AggregateMean, Method, Smooth
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
-from protocol.partitions import Partition
+from protocol.partitions import CrossBins, Partition
 from protocol.query_kind import Turn
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
@@ -181,6 +181,31 @@ class UnclippedDataset(PrivateDataset):
         if of_steps is None:
             return super().exact(body, planned)
         return self._cache.get(body.partitions).totals(of_steps(self._raw, None, planned.steps, MOST_SQUARED_ERROR))
+
+
+class LeakingFilter(PrivateDataset):
+    """Counts all records in the cell outside of a filter, those inside among them."""
+
+    def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
+        """See `PrivateDataset`."""
+        counts = super().exact(body, planned)
+        sizes = [partition.cell_count(self.schema) for partition in body.partitions]
+        counts[np.cumsum(sizes) - 1] = len(self.records)
+        return counts
+
+
+class AtRiskDataset(PrivateDataset):
+    """Counts in each bin of a cross table's first factor, a time, who is still there: in all bins until the exit."""
+
+    def exact(self, body: CountsBody, planned: PlannedCounts) -> NDArray[np.int64]:
+        """See `PrivateDataset`."""
+        counts = super().exact(body, planned)
+        blocks = np.split(counts, np.cumsum([partition.cell_count(self.schema) for partition in body.partitions])[:-1])
+        for block, partition in zip(blocks, body.partitions, strict=True):
+            if isinstance(partition, CrossBins):
+                table = block.reshape(partition.factors[0].cell_count(self.schema), -1)
+                table[:] = np.cumsum(table[::-1], axis=0)[::-1]
+        return counts
 
 
 def rows_that_blas_changed(
