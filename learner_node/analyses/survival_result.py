@@ -1,6 +1,6 @@
 """The result of a survival part as text, tables, a curve with its band, and sentences of the methods paragraph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
@@ -8,11 +8,14 @@ from typing import Any
 
 import polars as pl
 
-from expril.report.chart import Key, Place, Series, line_chart, tight_axis
-from expril.report.document import Block, Charts, Heading, Text
+from expril.report.curves import Curve, curve_charts
+from expril.report.document import Block, Charts, Fold, Heading, Text
+from expril.report.forest import forest_legend, forest_table
 from expril.report.table import Column, Table
+from learner_node.analyses.between_sites import SiteEstimate
+from learner_node.analyses.figures import between_sites_blocks, forest_row
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.part import Estimate
+from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.survival_estimates import GroupEstimates, Quantity, SurvivalEstimates
 from protocol.rationals import written
 
@@ -100,16 +103,44 @@ class SurvivalResult:
         """The curve, the numbers at risk below it, a table of the groups, and tests."""
         frame = self.estimates.frame
         what = "event" if frame.cause is None else frame.causes[frame.cause]
-        blocks: list[Block] = [self._chart(f"Share without {what}", "survival"), self._at_risk()]
+        blocks: list[Block] = [self._chart(f"Share without {what}", f"without {what}", "survival")]
         if any(group.incidence for group in self.estimates.groups):
             blocks.append(Heading("Cumulative incidence of each cause"))
-            blocks.extend(self._chart(f"Share with {cause}", cause) for cause in frame.causes)
-        blocks.append(self._at_times())
+            blocks.extend(self._chart(f"Share with {cause}", f"with {cause}", cause) for cause in frame.causes)
         blocks.append(self._summary())
+        blocks += self._ratios()
+        blocks.append(Fold("All numbers of the curves", [self._at_times(), self._at_risk()]))
         for name, words in self._tests():
             blocks.append(Text(f"{name} {words}", "prose"))
         blocks.append(Text(self._foot(), "fine"))
         return blocks
+
+    def _ratios(self) -> Iterator[Block]:
+        """Hazard ratios as a forest, and each hospital's below."""
+        comparisons = self.estimates.comparisons
+        if not comparisons:
+            return
+        reference = self.estimates.groups[self.estimates.frame.reference].name
+        rows = [
+            forest_row(item.name, estimate)
+            for item in comparisons
+            for estimate in (item.ratio.population, item.ratio.sample)
+        ]
+        caption = f"Hazard ratio, each against {reference}"
+        yield Heading(caption)
+        yield forest_legend(rows, "no effect (1)")
+        yield forest_table(caption, rows, measure="hazard ratio", null=1.0, log=True, first=self.estimates.frame.group)
+        forests: list[Block] = []
+        for item in comparisons:
+            sites = [
+                SiteEstimate(site, ratio.value, ratio.variance, ratio.noise_variance)
+                for site, ratio in item.sites.items()
+            ]
+            if sites:
+                title = f"Hazard ratio by site, {item.name} against {reference}"
+                forests += between_sites_blocks(sites, item.between, measure="hazard ratio", log=True, caption=title)
+        if forests:
+            yield Fold("Hazard ratios site by site", forests)
 
     def methods(self) -> Sequence[str]:
         """Design, estimator, intervals and conventions."""
@@ -146,31 +177,27 @@ class SurvivalResult:
             )
         return [" ".join(text.split()).replace(" ,", ",") for text in texts]
 
-    def _chart(self, title: str, which: str) -> Charts:
-        """A curve of each group with its band: survival, or the incidence of a cause."""
-        series, keys = [], []
-        for number, group in enumerate(self.estimates.groups):
+    def _chart(self, title: str, measure: str, which: str) -> Charts:
+        """A curve of each group with its band and numbers at risk: survival, or the incidence of a cause."""
+        curves = []
+        for group in self.estimates.groups:
             points = group.survival if which == "survival" else group.incidence.get(which, ())
             if not points or any(point.population.value is None for point in points):
                 continue
-            key = Key(number, hollow=False, name=group.name)
-            keys.append(key)
-            places = [
-                Place(time, point.population.value or 0.0, (point.population.low, point.population.high),
-                      f"{time:g}: {_percent(point.population)}")
-                for time, point in zip(self._times, points, strict=True)
-            ]  # fmt: skip
-            series.append(Series(key, places, pinched=True))
-        if not series:
+            curves.append(
+                Curve(
+                    group.name,
+                    self._times,
+                    [point.population.value or 0.0 for point in points],
+                    [point.population.low for point in points],
+                    [point.population.high for point in points],
+                    [estimate.value for estimate in group.at_risk],
+                )
+            )
+        if not curves:
             return Charts(())
         unit = self.estimates.frame.unit
-        figure = line_chart(
-            title, series, tight_axis(0.0, self._times[-1]), (0.1, 0.2, 0.25), least=0.0, most=1.0,
-            across=f"Time ({unit})" if unit else "Time",
-        )  # fmt: skip
-        return Charts(
-            (figure,), keys, (("band", "95 % interval of the population: sampling and noise"),), columns=1, name=title
-        )
+        return curve_charts(title, curves, measure=measure, unit=unit, about=POPULATION)
 
     def _at_risk(self) -> Table[GroupEstimates]:
         """Numbers at risk at the times of the axis."""
