@@ -23,6 +23,8 @@ _HEIGHT = 300
 _NAMED = 5
 """Most times of which a figure's text tells, for each group."""
 _SHARES = make_axis(0.0, 1.0, (0.2,))
+_EVEN = 0.02
+"""Largest relative difference of the distances of times that count as evenly spaced."""
 _GAP = 7.0
 """Least distance of two numbers on one line, in pixels."""
 
@@ -119,14 +121,27 @@ def curve_table(caption: str, curves: Sequence[Curve], *, measure: str, unit: st
 
 
 def _apart(times: Sequence[float], texts: Mapping[float, Sequence[str]], axis: Axis) -> list[float]:
-    """Times from the first whose labels and numbers at risk stand beside each other on a phone."""
+    """Times whose labels and numbers at risk stand beside each other on a phone: evenly spaced ones if times are so.
+
+    Of other times the last, and from there each next that has room, and the first.
+    """
     widths = {time: max(map(text_width, (_time_text(time), *texts[time]))) for time in times}
-    for every in range(1, len(times)):
-        chosen = times[::every]
-        ends = [(axis.place(time) * LEAST_WIDTH / 100, widths[time] / 2) for time in chosen]
-        if all(place + half + _GAP <= after - wide for (place, half), (after, wide) in pairwise(ends)):
-            return list(chosen)
-    return list(times[:1])
+
+    def clear(first: float, second: float) -> bool:
+        room = (axis.place(second) - axis.place(first)) * LEAST_WIDTH / 100
+        return room >= (widths[first] + widths[second]) / 2 + _GAP
+
+    steps = [after - before for before, after in pairwise(times)]
+    if steps and max(steps) - min(steps) < _EVEN * max(steps):
+        for every in range(1, len(times)):
+            chosen = list(times[::every])
+            if all(clear(*pair) for pair in pairwise(chosen)):
+                return chosen
+    chosen = [times[-1]] if len(times) == 1 or clear(times[0], times[-1]) else []
+    for time in reversed(times[1:-1]):
+        if chosen and clear(time, chosen[0]) and clear(times[0], time):
+            chosen.insert(0, time)
+    return [times[0], *chosen] if len(times) > 1 else chosen
 
 
 def _stepped(places: Sequence[Place]) -> list[Place]:

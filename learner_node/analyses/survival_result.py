@@ -110,7 +110,7 @@ class SurvivalResult:
         blocks.append(self._summary())
         blocks += self._ratios()
         blocks.append(Fold("All numbers of the curves", [self._at_times(), self._at_risk()]))
-        for name, words in self._tests():
+        for name, words in self._tests()[:1]:
             blocks.append(Text(f"{name} {words}", "prose"))
         blocks.append(Text(self._foot(), "fine"))
         return blocks

@@ -132,6 +132,16 @@ def test_numbers_at_risk_stand_under_their_times_and_words_do_not_meet_on_a_phon
     assert all(box.right <= LEAST_WIDTH + 14 for box in boxes)
 
 
+def test_uneven_times_have_numbers_at_risk_at_as_many_as_have_room():
+    times = (0.0, 30.0, 60.0, 90.0, 120.0, 180.0, 270.0, 365.0, 545.0, 730.0)
+    level = (0.5,) * len(times)
+    curve = Curve("all", times, level, level, level, (1200,) * len(times))
+    places = [tick.value for tick in figure([curve]).rows[0].ticks]
+    assert places[0] == 0
+    assert places[-1] == 730
+    assert len(places) >= 4
+
+
 def test_curves_are_between_nothing_and_all_and_are_told_in_words():
     shown = figure()
     assert [tick.label for tick in shown.stage.axis.ticks] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
