@@ -68,14 +68,19 @@ def _even(amount: float, order: NDArray[np.intp], size: int) -> Floats:
     return parts
 
 
-def consistent(values: Floats, noise: NoiseLaw) -> Floats:
+def consistent(values: Floats, noise: NoiseLaw, columns: Floats | None = None) -> Floats:
     """What is shown of a noisy table, of its shape: whole numbers of at least 0.
 
     Args:
         values: raw counts, of one to three axes; further axes are flattened into the third.
         noise: in each cell.
+        columns: (s,), whole numbers that the columns of a table of two axes add up to, from elsewhere; None takes its
+            own.
     """
     deviation = float(np.sqrt(noise.variance))
+    if columns is not None:
+        rows = settled(values.sum(1), float(columns.sum()), deviation * values.shape[1] ** 0.5)
+        return _cells(values, rows, columns)
     total = max(0.0, float(np.rint(values.sum())))
     if values.ndim == 1:
         return settled(values, total, deviation)
@@ -144,8 +149,8 @@ def _scaled(table: Floats, rows: Floats, columns: Floats) -> Floats:
         table = table * np.where(table.sum(1) > rows, rows / table.sum(1), 1.0)[:, None]
         table = table * np.where(table.sum(0) > columns, columns / table.sum(0), 1.0)
     row_gap, column_gap = np.maximum(rows - table.sum(1), 0.0), np.maximum(columns - table.sum(0), 0.0)
-    gap = row_gap.sum()
-    return table if gap <= 0 else table + np.outer(row_gap, column_gap) / column_gap.sum()
+    gap = min(row_gap.sum(), column_gap.sum())
+    return table if gap <= 0 else table + np.outer(row_gap, column_gap) / gap
 
 
 def _corner(rows: Floats, columns: Floats, near: Floats) -> Floats:

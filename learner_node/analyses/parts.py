@@ -23,6 +23,7 @@ PART_KINDS: dict[str, str] = {
     "regression": "learner_node.analyses.regression:Regression",
     "survival": "learner_node.analyses.survival:Survival",
     "effects": "learner_node.analyses.effects:Effects",
+    "table_one": "learner_node.analyses.table_one:TableOne",
 }
 """Tag of a part -> "module:class" of its struct."""
 

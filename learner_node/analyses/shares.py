@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betaincinv, ndtr
 
 from learner_node.analyses.inference import linear_p, noisy, root
@@ -24,7 +23,9 @@ from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estim
 
 Floats = NDArray[np.float64]
 TAIL = (1.0 - LEVEL) / 2.0
-_GRID = 161
+_GRID = 61
+_NEAREST = 16
+_POINTS, _REFINEMENTS = 13, 3
 _NEAR = 1e-4
 
 
@@ -154,7 +155,7 @@ def inverted(excess: Callable[[Floats], Floats], low: float, high: float, near: 
     unit = (1 - np.cos(np.linspace(0.0, np.pi, _GRID))) / 2
     grid = low + (high - low) * unit
     if near is not None:
-        reach = (high - low) * np.geomspace(1e-5, 1.0, 40)
+        reach = (high - low) * np.geomspace(1e-4, 1.0, _NEAREST)
         grid = np.concatenate([grid, near - reach, [near], near + reach])
     span = high - low
     # ends are approached, where a law has no variance
@@ -162,13 +163,19 @@ def inverted(excess: Callable[[Floats], Floats], low: float, high: float, near: 
     accepted = np.flatnonzero(excess(grid) >= 0)
     if not len(accepted):
         return low, high
-
-    def end(index: int, neighbour: int, limit: float) -> float:
-        if not 0 <= neighbour < len(grid):
-            return limit
-        return float(brentq(lambda x: float(excess(np.array([x]))[0]), grid[neighbour], grid[index], xtol=1e-7 * span))
-
-    return end(accepted[0], accepted[0] - 1, low), end(accepted[-1], accepted[-1] + 1, high)
+    first, last = int(accepted[0]), int(accepted[-1])
+    # (rejected, accepted) around each end; both are refined in the same calls
+    left = (low, low) if first == 0 else (float(grid[first - 1]), float(grid[first]))
+    right = (high, high) if last == len(grid) - 1 else (float(grid[last + 1]), float(grid[last]))
+    for _ in range(_REFINEMENTS):
+        points = np.stack([np.linspace(*left, _POINTS), np.linspace(*right, _POINTS)])
+        inside = excess(np.clip(points.ravel(), grid[0], grid[-1])).reshape(points.shape) >= 0
+        inside[:, -1] = True
+        place = np.argmax(inside, axis=1)
+        ends = [(float(row[max(at - 1, 0)]), float(row[at])) for row, at in zip(points, place, strict=True)]
+        left = left if first == 0 else ends[0]
+        right = right if last == len(grid) - 1 else ends[1]
+    return left[0], right[0]
 
 
 @dataclass(frozen=True)
@@ -245,7 +252,7 @@ def deviation_interval(number: BinnedNumber, of: Estimand) -> tuple[float, float
         exact = number.variance
         return (0.0, most) if exact is None else (exact**0.5, exact**0.5)
     low, high = mean_interval(number, of, 0.99)
-    means = np.unique(np.clip([low, high, number.mean or low, (low + high) / 2], low, high))
+    means = np.unique([low, high, float(np.clip(middles.mean() if number.mean is None else number.mean, low, high))])
     squares = (middles - means[:, None]) ** 2
 
     def excess(deviation: Floats) -> Floats:
