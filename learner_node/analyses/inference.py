@@ -31,7 +31,13 @@ SMALLEST = 0.02
 """Noise of a smaller scale than this changes no count with a chance above 1e-20, and is taken as none."""
 
 
-def root(function: Callable[[Floats], tuple[Floats, Floats]], low: Floats, high: Floats, start: Floats) -> Floats:
+def root(
+    function: Callable[[Floats], tuple[Floats, Floats]],
+    low: Floats,
+    high: Floats,
+    start: Floats,
+    precision: float = 1e-10,
+) -> Floats:
     """The roots of increasing functions, by Newton's steps that fall back on bisection.
 
     Args:
@@ -39,6 +45,7 @@ def root(function: Callable[[Floats], tuple[Floats, Floats]], low: Floats, high:
         low: ends where the functions are at most 0.
         high: ends where they are at least 0.
         start: where to begin, inside.
+        precision: relative, of the last step.
     """
     low, high, x = low.copy(), high.copy(), start.copy()
     for _ in range(_STEPS):
@@ -51,7 +58,7 @@ def root(function: Callable[[Floats], tuple[Floats, Floats]], low: Floats, high:
         following = np.where(inside, step, (low + high) / 2.0)
         moved = np.abs(following - x)
         x = following
-        if np.all(moved <= 1e-10 * (1e-300 + np.abs(x))):
+        if np.all(moved <= precision * (1e-300 + np.abs(x))):
             break
     return x
 

@@ -12,6 +12,7 @@ A mean over bins is tested by sum (m_j - mu) y_j, see `mean_interval`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,10 @@ _NEAR = 1e-4
 
 @dataclass(frozen=True)
 class NoisySum:
-    """A sum of cells of one table: its raw value and how many cells it adds up."""
+    """Sums of cells of one table, one or several: raw values and how many cells each adds up."""
 
-    value: float
-    cells: float
+    value: Any  # a number, or (k,)
+    cells: Any  # of the same shape
 
 
 def count_estimate(total: NoisySum, noise: NoiseLaw) -> Estimate:
@@ -58,7 +59,7 @@ def share_tail(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int, 
         most: c, records of a unit.
         p: shares to test.
     """
-    size = max(inside.value + outside.value, inside.value, 1.0)
+    size = np.maximum(np.maximum(inside.value + outside.value, inside.value), 1.0)
     observed = inside.value - p * (inside.value + outside.value)
     half = 0.5
     upper = _saddle_tail(observed - half, p, size, inside.cells, outside.cells, noise, most)
@@ -94,7 +95,7 @@ def _saddle_tail(target: Floats, p: Floats, size: float, near: float, far: float
 
     most_s = (1 - 1e-9) / noise.scale / np.maximum(p, 1 - p) if loud else np.full_like(p, 200.0 / most)
     start = np.clip(target / variance, -0.5 * most_s, 0.5 * most_s)
-    s = root(derivatives, -most_s, most_s, start)
+    s = root(derivatives, -most_s, most_s, start, 1e-6)
     slope, second = derivatives(s)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         generating = units * np.log1p(p * np.expm1(np.clip(most * s, -700, 700))) - size * p * s
@@ -273,34 +274,32 @@ def quantile_interval(number: BinnedNumber, share: float, of: Estimand) -> tuple
     below which there are surely fewer than `share` to the first below which there are surely more. So it holds the
     quantile of the values themselves, wherever in its bin it lies.
     """
-    cumulated = np.cumsum(number.counts)
     total = number.total
     low, high = float(number.ends[0]), float(number.ends[-1])
-    for j in range(1, len(number.counts)):
-        inside, outside = NoisySum(cumulated[j - 1], j), NoisySum(total - cumulated[j - 1], len(number.counts) - j)
-        less, more = _compared(number, inside, outside, share, of)
-        if less < TAIL:  # surely fewer than `share` are below this edge
-            low = max(low, float(number.ends[j]))
-        elif more < TAIL:
-            high = min(high, float(number.ends[j]))
+    less, more = _edge_tails(number, share, of)
+    inner = number.ends[1:-1]
+    low = max([low, *inner[less < TAIL]])  # surely fewer than `share` are below these edges
+    high = min([high, *inner[(more < TAIL) & ~(less < TAIL)]])
     if total <= 0:
         return None, low, max(low, high)
     return _interpolated(number, share), min(low, high), max(low, high)
 
 
-def _compared(
-    number: BinnedNumber, inside: NoisySum, outside: NoisySum, share: float, of: Estimand
-) -> tuple[float, float]:
-    """Tails of the test that exactly `share` lies below an edge."""
+def _edge_tails(number: BinnedNumber, share: float, of: Estimand) -> tuple[Floats, Floats]:
+    """At each inner edge the tails of the test that exactly `share` lies below it, (k - 1,) each."""
+    count = len(number.counts)
+    below = np.arange(1.0, count)
+    inside = np.cumsum(number.counts)[:-1]
+    outside = number.total - inside
     if of == POPULATION:
-        lower, upper = share_tail(inside, outside, number.noise, number.most, np.array([share]))
-        return float(lower[0]), float(upper[0])
-    statistic = (1 - share) * inside.value - share * outside.value
+        sums = NoisySum(inside, below), NoisySum(outside, count - below)
+        return share_tail(*sums, number.noise, number.most, np.full(count - 1, share))
+    statistic = (1 - share) * inside - share * outside
     if not noisy(number.noise):
-        return float(statistic >= 0), float(statistic <= 0)
-    weights = np.concatenate([np.full(int(inside.cells), 1 - share), np.full(int(outside.cells), -share)])
-    p = float(linear_p(np.asarray(statistic), weights, np.asarray(0.0), number.noise)) / 2
-    return (p, 1 - p) if statistic < 0 else (1 - p, p)
+        return (statistic >= 0).astype(float), (statistic <= 0).astype(float)
+    weights = np.where(np.arange(count) < below[:, None], 1 - share, -share)
+    p = linear_p(statistic, weights, np.zeros(count - 1), number.noise) / 2
+    return np.where(statistic < 0, p, 1 - p), np.where(statistic < 0, 1 - p, p)
 
 
 def _interpolated(number: BinnedNumber, share: float) -> float:

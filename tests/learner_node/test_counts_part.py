@@ -107,7 +107,7 @@ def test_a_share_with_little_noise_is_near_that_without():
 @pytest.mark.parametrize(("scale", "share"), [(1.0, 0.01), (10.0, 0.3), (1 / 3, 0.05)])
 def test_intervals_of_counts_and_shares_cover(scale, share):
     rng = np.random.default_rng(4)
-    noise, repeats = NoiseLaw(scale), 150
+    noise, repeats = NoiseLaw(scale), 100
     hits = np.zeros(2)
     for _ in range(repeats):
         count = rng.binomial(300, share)

@@ -103,10 +103,11 @@ def test_quartiles_hold_the_values_within_bins():
             assert estimate.low % 10 == estimate.high % 10 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "n"), [(10.0, 100), (1.0, 1000), (20.0, 3000)])
 def test_intervals_cover_and_tests_keep_their_level(scale, n):
     rng = np.random.default_rng(3)
-    noise, repeats = NoiseLaw(scale), 40
+    noise, repeats = NoiseLaw(scale), 60
     table_one = part(attributes=["age", "sex"])
     reference = records(rng, 400_000)
     ages = MIDDLES[reference["age"][reference["age"] < 10]]
