@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learner_node.analyses.consistency import consistent, settled
 from learner_node.analyses.attribute_difference import (
     Moments,
     holm,
@@ -23,6 +22,7 @@ from learner_node.analyses.attribute_difference import (
     pairs,
     share_difference,
 )
+from learner_node.analyses.consistency import consistent, settled
 from learner_node.analyses.inference import linear_p
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import NoisyTable, TableAnswers, TableQuestion
