@@ -129,10 +129,12 @@ class TableOne(msgspec.Struct, frozen=True, tag_field="kind", tag="table_one", f
         for site, site_tables in answers.by_site.items():
             if len(answers.by_site) > 1:
                 grouped = [_Grouped(table, schema, self.group) for table in site_tables]
-                own_sizes = group_sizes(grouped)
-                own_header = _header(grouped, own_sizes)
-                own = [_rows(name, table, own_header, brief=True) for name, table in zip(names, grouped, strict=True)]
-                sites.append(SiteTable(site, own_sizes, own))
+                site_sizes = group_sizes(grouped)
+                site_header = _header(grouped, site_sizes)
+                site_rows = [
+                    _rows(name, table, site_header, brief=True) for name, table in zip(names, grouped, strict=True)
+                ]
+                sites.append(SiteTable(site, site_sizes, site_rows))
         first = answers.pooled[0]
         return TableOneResult(
             name=self.name,
