@@ -10,7 +10,7 @@ S is 1, except in the last three kinds, whose plan states it as `steps`.
 | class_counts | n of class 0, ..., n of class C - 1 | for more than two classes |
 | label_total | T, S n - T: T the sum of the labels in steps of 1/S of their range | a numeric label |
 | squared_error | T, S n - T: T the sum of squared errors in steps of 1/S of their range | section 5: regression |
-| outcome_counts | n, of groups that may read labels and outcomes | |
+| outcome_counts | n, as mass; but partitions may read labels and outcomes | |
 | error_sums | T, A - T, S n - A: T of squared, A of absolute errors, each in steps of 1/S of its range | |
 
 U is the number of errors in the cell. In the last three kinds, a record adds whole numbers to the columns that add up
@@ -194,7 +194,7 @@ RELEASE_KINDS: dict[str, ReleaseKind] = {
         wants_hypothesis=False,
         fits=_any_label,
         label="any label",
-        words="counts of the records by label, outcomes or attributes",
+        words="counts of the records, which may be grouped by label and outcomes,",
         of_errors=_mass,
     ),
 }

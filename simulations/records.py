@@ -26,6 +26,7 @@ from protocol.record_frames import (
     encode_and_count_moved,
     encode_frame,
     encode_label_column,
+    encode_outcomes,
     numbers_of,
 )
 from protocol.schema import NumericAttribute
@@ -188,13 +189,18 @@ def _check_own(frame: pl.DataFrame, data: Data, steward: SchemaFile) -> None:
     """Read a records file before it is split as a curator will, so that an error names the file's row."""
     site = data.sites.column if data.sites.how == "site" else None
     roles = {"label": steward.label, "unit": steward.unit if data.unit else None, "site": site}
-    declared = [name for name in (*roles.values(), *(a.name for a in steward.attributes)) if name is not None]
+    declared = [
+        name
+        for name in (*roles.values(), *(a.name for a in (*steward.attributes, *steward.outcomes)))
+        if name is not None
+    ]
     for role, name in roles.items():
         if name is not None and name not in frame.columns:
             absent = describe_absent([name], declared=declared, there=frame.columns)
             raise ConfigurationError(f"{data.path} has no {role} column {absent}")
     try:
         encode_frame(frame, steward.schema)
+        encode_outcomes(frame, steward.schema)
         encode_label_column(frame[steward.label], steward.schema)
         if roles["unit"] is not None:
             unit_names(frame[roles["unit"]])
@@ -427,7 +433,9 @@ def doubts_of(scenario: Scenario, records: Records) -> list[str]:
         require_classes(learner, records.steward)
     doubts = []
     if scenario.data.path is not None:
-        doubts += complaints_about(*encode_and_count_moved(records.dataset.frame, records.steward.schema))
+        encoded, moved = encode_and_count_moved(records.dataset.frame, records.steward.schema)
+        outcomes, moved_outcomes = encode_outcomes(records.dataset.frame, records.steward.schema)
+        doubts += complaints_about(encoded.with_further(outcomes), {**moved, **moved_outcomes})
     doubts += site_doubts(scenario, records)
     sites = split_records(scenario, records, 0)
     require_others(scenario, sites)

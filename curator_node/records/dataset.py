@@ -56,7 +56,7 @@ class PrivateDataset:
     """Labelled records that never leave.
 
     Args:
-        frame: attribute columns, the label column and, where declared, the unit column; other columns are ignored.
+        frame: columns of attributes, outcomes, the label and, where declared, the unit; others are ignored.
         steward: the schema file.
         unit_key: secret bytes; they choose which records of a unit are kept, from that unit alone.
         cache_bytes: most memory for encoded workloads.
@@ -235,6 +235,8 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
         moved: of `encode_and_count_moved`.
     """
     texts = []
+    spec = records.schema.time_to_event
+    followed = () if spec is None else (spec.time, spec.event, spec.entry)
     outcomes = tuple(outcome for outcome in records.schema.outcomes if outcome.name in records.further)
     for attribute in (*records.schema.attributes, *outcomes):
         column = records.column(attribute.name)
@@ -249,6 +251,11 @@ def complaints_about(records: Records, moved: Mapping[str, int]) -> list[str]:
                 "stands for a missing value, declare it: missing = [...]"
             )
         present = len(records) - missing
+        if attribute.name in followed and missing * WORTH_A_WARNING > len(records) > missing:
+            texts.append(
+                f"{attribute.name!r} of the time to an event is missing in more than a tenth of the records, which are "
+                "then in no curve; check that this column is the right one and filled in"
+            )
         if not present:
             texts.append(
                 f"{attribute.name!r} is missing in every record; check that this column is the right one and filled in"

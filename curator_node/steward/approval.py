@@ -202,8 +202,10 @@ def summary(
     unit = steward.protected
     exposures = exposure(account, policy, unit, kinds, learner=key, name=proposal.name, plan=message.plan)
     attributes = ", ".join(attribute.name for attribute in steward.attributes)
+    outcomes = ", ".join(outcome.name for outcome in steward.outcomes)
+    label = f"the label {steward.label}{f' and the outcomes ({outcomes})' if outcomes else ''}"
     about = (
-        f"any of the schema's {len(steward.attributes)} attributes ({attributes}) and the label {steward.label}. The "
+        f"any of the schema's {len(steward.attributes)} attributes ({attributes}) and {label}. The "
         "plan fixes how much is asked and what it costs; which attributes each question takes is chosen later"
     )
     leaves = (

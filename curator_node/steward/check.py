@@ -52,7 +52,7 @@ from protocol.rationals import Rational
 from protocol.record_frames import UnknownClassError
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
-from protocol.schema import Attribute, NumericAttribute, Schema
+from protocol.schema import Attribute, NumericAttribute, Schema, TimeToEvent
 
 CELLS = (30, 100, 300, 1000)
 SECONDS = 1e-10
@@ -280,6 +280,12 @@ def _schema(report: SiteCheck, schema: Schema) -> None:
     kinds = {"numbers": len(numbers) - len(dates), "dates": len(dates), "levels": levels}
     counts = ", ".join(f"{count} of {kind}" for kind, count in kinds.items() if count)
     report.say("fine", "schema", f"attributes: {counts}; the label is {schema.label!r}")
+    if schema.outcomes:
+        names = ", ".join(outcome.name for outcome in schema.outcomes)
+        report.say("fine", "schema", f"outcomes, which tables count and no model reads: {names}")
+    if schema.time_to_event is not None:
+        report.say("fine", "schema", _time_to_event(schema, schema.time_to_event))
+    numbers += [outcome for outcome in schema.outcomes if isinstance(outcome, NumericAttribute)]
     measured: dict[str, list[str]] = {}
     for name in [*(attribute.name for attribute in numbers), *([schema.label] if schema.label_bounds else [])]:
         measured.setdefault(schema.measure(name), []).append(name)
@@ -293,11 +299,21 @@ def _schema(report: SiteCheck, schema: Schema) -> None:
         report.say("fine", "schema", text)
     sentinels = [
         f"{attribute.name} ({', '.join(_sentinel(item) for item in attribute.missing)})"
-        for attribute in schema.attributes
+        for attribute in (*schema.attributes, *schema.outcomes)
         if attribute.missing
     ]
     if sentinels:
         report.say("fine", "schema", f"missing are also: {'; '.join(sentinels)}")
+
+
+def _time_to_event(schema: Schema, followed: TimeToEvent) -> str:
+    end = f"{followed.ends[-1]:g} {schema.measure(followed.time)}".strip()
+    start = f"{followed.entry!r}, and before it nobody is at risk" if followed.entry else "time 0"
+    return (
+        f"time to an event: from {start}, to {followed.time!r}; {followed.event!r} says why it ended: "
+        f"{', '.join(map(repr, schema.causes))}, or {followed.censored!r} for nothing by then; "
+        f"{len(followed.ends)} bins up to {end}"
+    )
 
 
 def _sentinel(item: float | str) -> str:

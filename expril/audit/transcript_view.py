@@ -218,17 +218,23 @@ def _card(card: Card) -> View:
         "limits": {name: _plain(getattr(card.limits, name)) for name in card.limits.__struct_fields__},
         "attributes": len(card.schema.attributes),
         "label_column": printable(card.schema.label),
+        **(
+            {"outcomes": [printable(outcome.name) for outcome in outcomes]}
+            if (outcomes := card.schema.outcomes)
+            else {}
+        ),
         **_coding(card.schema),
     }
 
 
 def _coding(schema: Schema) -> View:
     """The units of measurement and the sentinels that a card declares, by name; nothing where it declares none."""
-    names = [*(attribute.name for attribute in schema.attributes), schema.label]
+    variables = (*schema.attributes, *schema.outcomes)
+    names = [*(variable.name for variable in variables), schema.label]
     units = {printable(name): printable(schema.measure(name)) for name in names if schema.measure(name)}
     missing = {
         printable(attribute.name): [printable(item) if isinstance(item, str) else item for item in attribute.missing]
-        for attribute in schema.attributes
+        for attribute in variables
         if attribute.missing
     }
     return {**({"units": units} if units else {}), **({"missing": missing} if missing else {})}
