@@ -114,6 +114,26 @@ ADA = '[[learners]]\nname = "ada"\npurpose = "To plan beds."\n'
 GRACE = '[[learners]]\nname = "grace"\nepsilon = "1/2"\nstrategy = "paper-c"\noptions = { epochs = 1, hidden = [2] }\n'
 FAULT = '[[faults]]\ncurator = "{}"\nkind = "{}"\nround = {}\n'
 FAULTS = FAULT.format("north", "vanish", 2) + FAULT.format("south", "late", 1)
+ANALYSES = """
+[[learners.analyses]]
+kind = "effects"
+name = "Death in intensive care"
+exposure = "ward"
+exposed = "intensive care"
+outcome = "died"
+event = "yes"
+[[learners.analyses]]
+kind = "regression"
+name = "What goes with death"
+model = "logistic"
+outcome = "died"
+covariates = [{ variable = "ward" }, { variable = "age", edges = [50, 70] }]
+[[learners.analyses]]
+kind = "counts"
+name = "Age and ward"
+by = ["age", "ward"]
+edges = { age = [50, 70] }
+"""
 RUNS = {
     "two classes": ("died", f"{ADA}epsilon = 1\n"),
     "rare outcome": ("readmitted", f"{ADA}epsilon = 1\n"),
@@ -122,6 +142,7 @@ RUNS = {
     "additive": ("died", f'{ADA}epsilon = 1\nstrategy = "additive"\n'),
     "validated": ("died", f'{ADA}epsilon = "1/2"\nvalidate = "1/2"\nrecalibrate = true\n'),
     "secure": ("died", f'{ADA}epsilon = "1/2"\npooling = "secure"\n'),
+    "run of analyses": ("died", f"{ADA}epsilon = 1\n{ANALYSES}"),
     "failed in part": ("died", f"{ADA}epsilon = 1\n{GRACE}{FAULTS}"),
 }
 """Name of a run's page -> the label that is learnt, and the learners."""
