@@ -62,6 +62,12 @@ def test_every_block_runs_in_order(tmp_path):
     for words in ("5 hospitals", "ε = 1 and δ = 0", "added on purpose", "actuarial", "risk ratios"):
         assert words in paragraph
     page = (tmp_path / "study" / "result" / "report.html").read_text()
-    for words in ("Number at risk", "odds ratio", "their population", "these records", "What did one patient give away"):
+    for words in (
+        "Number at risk",
+        "odds ratio",
+        "their population",
+        "these records",
+        "What did one patient give away",
+    ):
         assert words in page
     assert "not proven" not in "".join(outputs.values())
