@@ -55,6 +55,9 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     total, died = at_risk.sum(axis=0), deaths.sum(axis=0)
     share = np.divide(at_risk, total, out=np.full_like(at_risk, 1 / len(groups)), where=total > _NONE)
     hazard = np.clip(np.divide(died, total, out=np.zeros_like(died), where=total > _NONE), 0.0, 1.0)
+    if not groups[0].noise.exact:
+        share, hazard = _steadied(groups, risks, share, hazard, died, total)
+        died = hazard * total  # weights that followed the noise of a bin's events would favour large noise
     rest = np.divide(total - died, total - 1.0, out=np.zeros_like(total), where=total > 1.0 + _NONE)
     information = died * np.clip(rest, 0.0, 1.0)
     noise = groups[0].noise
@@ -86,6 +89,19 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     return LogRank(statistic, count - 1, float(gammaincc((count - 1) / 2, max(statistic, 0.0) / 2)))
 
 
+def _steadied(
+    groups: Sequence[ExitCounts], risks: Sequence[Floats], share: Floats, hazard: Floats, died: Floats, total: Floats
+) -> tuple[Floats, Floats]:
+    """Shares and hazards drawn to those of all bins together, as far as noise has part in how they differ."""
+    variance = groups[0].noise.variance
+    spread = variance * sum((risk**2).sum(axis=1) for risk in risks)  # of all at risk, by bin
+    clear = total**2 / np.maximum(total**2 + 4.0 * spread, 1e-9)
+    middle = (share * total).sum(axis=1, keepdims=True) / max(float(total.sum()), _NONE)
+    common = float(died.sum()) / max(float(total.sum()), _NONE)
+    steady = died / np.maximum(died + variance * len(groups), 1e-9) * clear
+    return middle + clear * (share - middle), np.clip(common + steady * (hazard - common), 0.0, 1.0)
+
+
 @dataclass(frozen=True)
 class _Pair:
     """Two groups, of which the second's cumulative hazards are exp(beta) times the first's in every bin."""
@@ -100,6 +116,10 @@ class _Pair:
         smooth = [(events @ g.smooth, risk @ g.smooth) for (events, risk), g in zip(maps, self._groups, strict=True)]
         deaths = np.array([np.minimum(events, risk) for events, risk in smooth])
         at_risk = np.maximum(np.array([risk for _, risk in smooth]), _NONE)
+        if not self.first.noise.exact:
+            rates = deaths.sum(axis=1, keepdims=True) / at_risk.sum(axis=1, keepdims=True)
+            steady = deaths / (deaths + self.first.noise.variance)
+            deaths = np.minimum(steady * deaths + (1.0 - steady) * rates * at_risk, at_risk)
         ratio = np.exp(betas)[:, None]
         base = _base_hazards(deaths, at_risk, ratio)
         cumulative = np.stack([base, ratio * base])

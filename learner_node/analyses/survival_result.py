@@ -46,10 +46,17 @@ class SurvivalResult:
         """For a terminal."""
         lines = []
         for group in self.estimates.groups:
-            lines.append(f"{group.name}: {_number(group.records)} records, {_number(group.events)} with an event")
-            for time, point in zip(self._times[1:], group.survival[1:], strict=True):
-                lines.append(f"  by {time:g}{self._unit}: {_percent(point.population)} without the event")
-            lines.append(f"  median {_plain(group.median.population)}{self._unit}, population")
+            lines.append(f"{group.name}: these records {_number(group.records)}, with an event {_number(group.events)}")
+            lines += [
+                f"  without the event by {time:g}{self._unit}: population {_percent(point.population)}; these records "
+                f"{point.sample.low:.1%} to {point.sample.high:.1%}".replace("%", " %").replace("  %", " %")
+                for time, point in zip(self._times[1:], group.survival[1:], strict=True)
+            ]
+            for name, quantity in (("median", group.median), ("restricted mean", group.mean)):
+                lines.append(
+                    f"  {name}{self._unit}: population {_plain(quantity.population)}; these records "
+                    f"{_digits(quantity.sample.low)} to {_digits(quantity.sample.high)}"
+                )
         lines += [" ".join(pair) for pair in self._tests()]
         return "\n".join(lines)
 
@@ -165,7 +172,10 @@ class SurvivalResult:
             Intervals of 95 % invert a score test whose variance has sampling and noise; those of survival at the ends
             of bins hold for any times of censoring within bins. "These records" counts the noise alone.
             """,
-            "The restricted mean and the rate take events to be in the middle of their bins.",
+            """
+            The restricted mean and the rate take events to be in the middle of their bins; a median is placed within
+            its bin by a straight line, and its interval by ends of bins.
+            """,
         ]
         if self.estimates.test is not None:
             texts.append(
@@ -286,8 +296,16 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _plain(estimate: Estimate, factor: float = 1.0) -> str:
-    ends = f"{factor * estimate.low:.3g} to " + (f"{factor * estimate.high:.3g}" if isfinite(estimate.high) else "∞")
-    return f"not reached ({ends})" if estimate.value is None else f"{factor * estimate.value:.3g} ({ends})"
+    """A number with its interval; without a value it is not reached or not estimable."""
+    ends = f"{_digits(factor * estimate.low)} to {_digits(factor * estimate.high)}"
+    return f"– ({ends})" if estimate.value is None else f"{_digits(factor * estimate.value)} ({ends})"
+
+
+def _digits(value: float) -> str:
+    """Three digits, or all before the point."""
+    if not isfinite(value):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _named(name: str) -> dict[str, Any]:
