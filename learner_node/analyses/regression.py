@@ -331,7 +331,7 @@ def _by_site(rows: Rows, sites: int) -> Rows:
     """The rows of each site, whose outcome cells are its own."""
     eye = np.eye(sites)
     response: Floats = np.kron(eye, rows.response).astype(np.float64)
-    return Rows(rows.link, response, np.kron(eye, rows.exposure).astype(np.float64))
+    return Rows(rows.link, response, np.kron(eye, rows.exposure).astype(np.float64), rows.periods)
 
 
 def _stacked(sites: Sequence[Calibration]) -> Calibration:

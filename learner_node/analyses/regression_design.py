@@ -25,7 +25,7 @@ from protocol.partitions.cross_bins import MOST_FACTORS
 Floats = NDArray[np.float64]
 Block = tuple[int, ...]
 
-MOST_CELLS = 131_072
+MOST_CELLS = 16_384
 """Most combinations of covariates' cells that are enumerated; of more, a sample is drawn."""
 MOST_TABLE_CELLS = 90_000
 """Most cells of one table."""
@@ -255,6 +255,14 @@ class Calibration:
     def of_outcomes(self, sums: Floats, variances: Floats) -> "Calibration":
         """The same reference with the answers of others, such as those of sites one by one."""
         return Calibration(self.points, sums, variances, self.features, self.reference)
+
+    def tilted(self, factors: Floats) -> "Calibration":
+        """The same answers with a reference in which points (N,) are so many times as frequent, up to a constant."""
+        if self.reference is None:
+            return self
+        reference = self.reference * factors
+        reference = np.maximum(reference / reference.sum(), 1e-3 * self.reference)
+        return Calibration(self.points, self.sums, self.variances, self.features, reference / reference.sum())
 
     @cached_property
     def _factor(self) -> tuple[Floats, Floats]:

@@ -21,6 +21,10 @@ Link = Literal["identity", "logit", "log"]
 _MOST_STEPS = 40
 _LARGEST = 25.0
 """A coefficient beyond is a separation: exp(25) is 7e10."""
+_TILTS = 2
+"""Times that the reference of later intervals is made anew, of those who are still there by the last solution."""
+LIMIT = 0.25
+"""Largest noise in the information on a coefficient, relative to it, with which the coefficient is estimated."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Rows:
     link: Link
     response: Floats  # (T, K)
     exposure: Floats  # (T, K), not negative
+    periods: int = 1  # each so many rows are successive intervals of time, at whose ends the exposed are fewer
 
     @property
     def count(self) -> int:
@@ -64,14 +69,21 @@ def _mean(link: Link, predictor: Floats) -> tuple[Floats, Floats]:
 class _Equations:
     """The estimating equations of one model and one set of answers."""
 
-    def __init__(self, rows: Rows, design: Floats, answers: Calibration) -> None:
+    def __init__(self, rows: Rows, design: Floats, answers: Calibration, tilts: Floats | None = None) -> None:
         self.rows, self.answers = rows, answers
+        # The reference of each row: of those who are exposed in it.
+        self.calibrations = (
+            [answers] * rows.count if tilts is None else [answers.tilted(tilts[row]) for row in range(rows.count)]
+        )
         self.design = np.column_stack([np.ones(len(design)), design])  # (N, 1 + P)
         self.columns = self.design.shape[1] - 1
         self.size = rows.count + self.columns
         self.design_coefficients = answers.coefficients(self.design)  # (q, 1 + P)
         self.responses = (rows.response @ answers.sums) @ self.design_coefficients  # (T, 1 + P)
-        self.weights = answers.weights(rows.exposure @ answers.sums)  # (T, N)
+        exposures = rows.exposure @ answers.sums
+        self.weights = np.stack(
+            [calibration.weights(exposures[row]) for row, calibration in enumerate(self.calibrations)]
+        )  # (T, N)
 
     def place(self, row: int) -> NDArray[np.intp]:
         """Numbers of a row's coefficients: its intercept and those of the design."""
@@ -102,6 +114,18 @@ class _Equations:
                 coefficients[row] = np.log(share / (1 - share))
         return coefficients
 
+    def tilts(self, coefficients: Floats) -> Floats:
+        """How likely who has a point's covariates is to be exposed in the middle of each row's interval, (T, N)."""
+        tilts = np.ones((self.rows.count, len(self.design)))
+        for row in range(self.rows.count):
+            if row % self.rows.periods == 0:
+                hazard = np.zeros(len(self.design))
+            mean, _ = _mean("log", self.design @ coefficients[self.place(row)])
+            step = mean * self.rows.exposure[row].max()
+            tilts[row] = np.exp(-np.minimum(hazard + step / 2, 30.0))
+            hazard = hazard + step
+        return tilts
+
     def solve(self) -> Floats | None:
         """Where the equations vanish; None where Newton's steps find no such place."""
         coefficients = self.start()
@@ -131,7 +155,7 @@ class _Equations:
         for row in range(rows.count):
             place = self.place(row)
             mean, _ = _mean(rows.link, self.design @ coefficients[place])
-            expected = self.answers.coefficients(self.design * mean[:, None])
+            expected = self.calibrations[row].coefficients(self.design * mean[:, None])
             for cell in np.flatnonzero((rows.response[row] != 0) | (rows.exposure[row] != 0)):
                 parts[cell][:, place] += (
                     rows.response[row, cell] * self.design_coefficients - rows.exposure[row, cell] * expected
@@ -147,15 +171,26 @@ class _Equations:
         return total
 
     def sampling(self, coefficients: Floats) -> Floats:
-        """Covariance of the equations over samples of records: sum of their squares (White 1980)."""
+        """Covariance of the equations over samples of records: sum of their squares (White 1980).
+
+        With blocks a record adds to the equations as far as pairs tell, not its own residual; that is squared.
+        """
         rows = self.rows
         total = np.zeros((self.size, self.size))
+        if self.answers.features is not None:
+            for cell, part in enumerate(self.record_sums(coefficients)):
+                if part.any():
+                    used = np.flatnonzero((rows.response[:, cell] != 0) | (rows.exposure[:, cell] != 0))
+                    weights = self.calibrations[int(used[-1])].weights(self.answers.sums[cell])
+                    terms = self.answers.features @ part
+                    total += (terms * weights[:, None]).T @ terms
+            return total
         predicted = [_mean(rows.link, self.design @ coefficients[self.place(row)])[0] for row in range(rows.count)]
         for cell in range(rows.response.shape[1]):
             used = np.flatnonzero((rows.response[:, cell] != 0) | (rows.exposure[:, cell] != 0))
             if not used.size:
                 continue
-            weights = self.answers.weights(self.answers.sums[cell])
+            weights = self.calibrations[int(used[-1])].weights(self.answers.sums[cell])
             residuals = np.stack([rows.response[row, cell] - rows.exposure[row, cell] * predicted[row] for row in used])
             residual_sum = residuals.sum(axis=0)
             slopes = self.design[:, 1:] * residual_sum[:, None]
@@ -186,7 +221,7 @@ class _Equations:
         for row, cells in enumerate(exposures):
             place = self.place(row)
             _, change = _mean(self.rows.link, self.design @ coefficients[place])
-            moved = self.answers.coefficients((self.design @ directions[place]) ** 2 * change[:, None])
+            moved = self.calibrations[row].coefficients((self.design @ directions[place]) ** 2 * change[:, None])
             for cell in cells:
                 parts[int(cell)] = parts.get(int(cell), 0.0) + self.rows.exposure[row, cell] * moved
         for cell, part in parts.items():
@@ -198,7 +233,7 @@ class _Equations:
         return relative
 
 
-def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int = 1, limit: float = 0.25) -> Fit:
+def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int = 1, limit: float = LIMIT) -> Fit:
     """Fit a model to answers.
 
     Args:
@@ -228,6 +263,10 @@ def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int =
     if total <= 0:
         return nothing
     solution = equations.solve()
+    for _ in range(_TILTS if rows.periods > 1 and answers.features is not None else 0):
+        if solution is not None:
+            equations = _Equations(rows, design, answers, equations.tilts(solution))
+            solution = equations.solve()
     if solution is None:
         return nothing
     _, slope = equations.at(solution)

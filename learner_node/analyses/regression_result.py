@@ -87,6 +87,7 @@ def coefficient_rows(
     solution: Fit, intercepts: int, terms: Sequence[tuple[str, str, str]], model: Model
 ) -> Iterator[CoefficientRow]:
     """Rows of the table. A linear model's interval is Student's, any other's is normal."""
+    wide = float(ndtri((1 + LEVEL) / 2))
     values = []
     for index in range(len(terms)):
         place = intercepts + index
@@ -95,12 +96,13 @@ def coefficient_rows(
             continue
         value = float(solution.coefficients[place])
         deviation = float(solution.covariance[place, place]) ** 0.5
-        noise = max(float(solution.noise_covariance[place, place]), 0.0) ** 0.5
+        # Fieller's widening for noise in the slope: with noise alone nothing else makes up for it.
+        slope = (wide * float(solution.information_noise[place])) ** 2
+        noise = max(float(solution.noise_covariance[place, place]), 0.0) ** 0.5 / (1 - slope)
         score = -abs(value) / deviation
         tail = stdtr(solution.residual_degrees, score) if model == "linear" else ndtr(score)
         values.append((value, deviation, noise, float(2 * tail)))
     adjusted = holm([p for *_, p in values])
-    wide = float(ndtri((1 + LEVEL) / 2))
     quantile = float(stdtrit(solution.residual_degrees, (1 + LEVEL) / 2)) if model == "linear" else wide
     for (covariate, level, reference), (value, deviation, noise, p), holm_p in zip(
         terms, values, adjusted, strict=True

@@ -114,7 +114,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     def rows(self, model: Model) -> Rows:
         """The rows of the model's equations."""
-        return Rows(LINKS[model], np.array(self.response, float), np.array(self.exposure, float))
+        periods = len(self.response) if model == "hazards" else 1
+        return Rows(LINKS[model], np.array(self.response, float), np.array(self.exposure, float), periods)
 
     @property
     def count(self) -> int:

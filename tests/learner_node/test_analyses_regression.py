@@ -10,7 +10,7 @@ from learner_node.analyses.regression_design import Calibration, Moments, choose
 from learner_node.analyses.regression_result import holm
 from learner_node.analyses.regression_terms import Covariate
 from protocol.errors import ConfigurationError
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
 from tests.support.regression_fakes import answers_of, codes
 
 LEVELS = (2, 3, 4)
@@ -251,3 +251,48 @@ def test_holm_is_that_of_statsmodels():
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     p = [0.01, 0.04, 0.03, 0.2, 0.001]
     np.testing.assert_allclose(holm(p), multitest.multipletests(p, method="holm")[1])
+
+
+SURVIVAL = Schema(
+    attributes=SCHEMA.attributes,
+    label="died",
+    classes=("no", "yes"),
+    outcomes=(NumericAttribute("days", 0.0, 100.0), CategoricalAttribute("status", ("alive", "dead", "moved"))),
+    time_to_event=TimeToEvent("days", "status", "alive", bins=4, horizon=80.0),
+)
+
+
+def lives(count, generator, levels=LEVELS, slopes=SLOPES):
+    """Cells by variable of records with exponential times to two causes, censored in even parts of 100 days."""
+    cells = codes(levels, count, 0.3, generator)
+    hazard = 0.01 * np.exp(dummies(cells, levels) @ slopes)
+    times = np.stack([generator.exponential(1 / hazard), generator.exponential(200.0, count)])
+    censored = generator.uniform(20, 100, count)
+    first = np.minimum(times.min(axis=0), censored)
+    status = np.where(censored <= times.min(axis=0), 0, 1 + times.argmin(axis=0))
+    interval = np.minimum((first / 20).astype(int), 4)
+    return cells, {"days": interval, "status": status}
+
+
+def test_hazards_without_noise_are_a_poisson_model_of_person_time():
+    api = pytest.importorskip("statsmodels.api")
+    cells, columns = lives(700, np.random.default_rng(11))
+    columns |= {"sex": cells[:, 0], "group": cells[:, 1], "age": cells[:, 2]}
+    part = Regression("r", "hazards", COVARIATES, cause="dead")
+    result = part.read(answers_of(part, SURVIVAL, [columns], None, np.random.default_rng(0)))
+    rows, events, offsets, records = [], [], [], []
+    for index in range(700):
+        for interval in range(min(columns["days"][index], 3) + 1):
+            last = interval == columns["days"][index]
+            rows.append(np.concatenate([np.eye(4)[interval], dummies(cells[[index]])[0]]))
+            events.append(float(last and columns["status"][index] == 1))
+            offsets.append(np.log(10.0 if last else 20.0))
+            records.append(index)
+    model = api.GLM(events, np.array(rows), family=api.families.Poisson(), offset=offsets)
+    plain = model.fit()
+    robust = model.fit(cov_type="cluster", cov_kwds={"groups": np.array(records), "use_correction": False})
+    values, deviations = coefficients(result)
+    np.testing.assert_allclose(values, plain.params[4:], atol=1e-7)
+    robust_deviations = robust.bse[4:] * np.sqrt(700 / (700 - 10))
+    np.testing.assert_allclose(deviations, np.maximum(plain.bse[4:], robust_deviations), atol=1e-6)
+    assert result.measure == "hazard ratio"
