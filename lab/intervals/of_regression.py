@@ -44,7 +44,7 @@ def indicators(levels: Sequence[int], cells: NDArray[np.intp]) -> Floats:
     return np.concatenate(columns, axis=1).astype(float)
 
 
-def _draw(  # noqa: PLR0913, PLR0917 - a law has parameters
+def _draw(
     model: str, levels: Sequence[int], slopes: Sequence[float], intercept: float, rng: np.random.Generator, size: int
 ) -> Columns:
     """Independent records of a model that is true."""
@@ -92,6 +92,7 @@ def _names(levels: Sequence[int]) -> list[str]:
 def of_model(model: str, levels: Sequence[int], slopes: Sequence[float], intercept: float) -> PartCase:
     """A model with true coefficients."""
     covariates = tuple(Covariate(f"x{index}") for index in range(len(levels)))
+    part: Any
     family: Model = "poisson" if model == "risk ratio" else model  # type: ignore[assignment]
     if model in {"poisson", "linear"}:
         count = COUNTS if model == "poisson" else 5
@@ -161,7 +162,7 @@ def _time_truths() -> dict[str, float]:
 
 def of_times() -> PartCase:
     """Proportional hazards."""
-    part = Regression("r", "hazards", tuple(Covariate(f"x{index}") for index in range(len(TIME_LEVELS))))
+    part: Any = Regression("r", "hazards", tuple(Covariate(f"x{index}") for index in range(len(TIME_LEVELS))))
     return PartCase(part, TIMES, _draw_times, _rows, _time_truths())
 
 

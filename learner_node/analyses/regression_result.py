@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from expril.report.document import Block, Text
+from expril.report.document import Block, Fold, Text
+from expril.report.forest import forest_legend, forest_table
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.analyses.between_sites import BetweenSites
+from learner_node.analyses.figures import between_sites_blocks, forest_row
 from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
 from learner_node.analyses.regression_fit import Fit
 from learner_node.analyses.regression_terms import Model
@@ -285,7 +287,24 @@ class RegressionResult:
         )
         caption = f"{_NAMES[self.model]} regression of {self.outcome}"
         table = Table(caption, columns, (Group(self.rows),))
-        return (table, *(Text(sentence, "fine") for sentence in self.foot))
+        return [table, *self._forests(), *(Text(sentence, "fine") for sentence in self.foot)]
+
+    def _forests(self) -> Iterator[Block]:
+        """All coefficients, and each site's below."""
+        ratio = bool(RATIOS[self.model])
+        rows = [forest_row(row.name, row.population) for row in self.rows]
+        null = 1.0 if ratio else 0.0
+        yield forest_legend(rows, f"no effect ({null:g})")
+        caption = f"{self.measure.capitalize()} of {self.outcome}"
+        yield forest_table(caption, rows, measure=self.measure, null=null, log=ratio, first="covariate")
+        forests: list[Block] = []
+        for index, comparison in self.between.items():
+            title = f"{self.measure.capitalize()} by site, {self.rows[index].name}"
+            forests += between_sites_blocks(
+                comparison.sites, comparison, measure=self.measure, log=ratio, caption=title
+            )
+        if forests:
+            yield Fold("Site by site", forests)
 
     def _marked(self, row: CoefficientRow) -> Cell:
         p = row.population.p

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from expril.report.document import Document, Section
+from expril.report.files import as_markdown
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import Setting
 from learner_node.analyses.regression import Regression
@@ -296,3 +298,15 @@ def test_hazards_without_noise_are_a_poisson_model_of_person_time():
     robust_deviations = robust.bse[4:] * np.sqrt(700 / (700 - 10))
     np.testing.assert_allclose(deviations, np.maximum(plain.bse[4:], robust_deviations), atol=1e-6)
     assert result.measure == "hazard ratio"
+
+
+def test_the_page_has_a_forest_and_each_site():
+    generator = np.random.default_rng(12)
+    sites = [records(count, generator) for count in (2000, 3000, 2500)]
+    result = PART.read(answers_of(PART, SCHEMA, sites, 3.0, generator))
+    text = as_markdown(Document("r", "r", "r", sections=[Section("Regression", result.blocks())]))
+    assert "sex" in text
+    assert "Site by site" in text
+    frame = result.to_frames()["coefficients"]
+    assert frame.height == 6
+    assert (frame["low"] < frame["these_records_low"]).all()
