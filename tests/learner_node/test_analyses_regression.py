@@ -306,7 +306,7 @@ def test_the_page_has_a_forest_and_each_site():
     result = PART.read(answers_of(PART, SCHEMA, sites, 3.0, generator))
     text = as_markdown(Document("r", "r", "r", sections=[Section("Regression", result.blocks())]))
     assert "sex" in text
-    assert "Site by site" in text
+    assert "Odds ratio by site, sex: m against f" in text
     frame = result.to_frames()["coefficients"]
     assert frame.height == 6
     assert (frame["low"] < frame["these_records_low"]).all()
