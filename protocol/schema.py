@@ -239,10 +239,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 raise ValueError(problem)  # noqa: TRY004 - msgspec wants a ValueError
             if outcome.lower < 0:
                 raise ValueError(f"{where}: a time is never negative; declare {name!r} with lower = 0")
-            if outcome.upper < spec.ends[-1] and key == "time":
+            if outcome.upper <= spec.ends[-1] and key == "time":
+                # A later event would move to the bound and count as one within the last bin.
                 raise ValueError(
-                    f"{where}: {name!r} counts up to {outcome.upper:g}, below the horizon {spec.ends[-1]:g}; raise "
-                    "its upper bound, or lower the horizon"
+                    f"{where}: {name!r} counts up to {outcome.upper:g}, not beyond the horizon {spec.ends[-1]:g}; "
+                    "raise its upper bound, or lower the horizon"
                 )
         if spec.event == self.label:
             event: Attribute | None = self.variable(self.label)

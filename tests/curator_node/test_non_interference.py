@@ -98,12 +98,16 @@ class Script:
         return np.random.default_rng(list(hashlib.sha256(repr(self.asked[-1]).encode()).digest()))
 
 
+OUTCOMES = (NumericAttribute("days", 0.0, 2.0), CategoricalAttribute("end", ("a", "b")))
+
+
 @st.composite
 def stewards(draw, label):
     """What a steward declares, with or without units."""
     attributes = draw(st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=3, unique=True))
     most = draw(st.sampled_from([None, 1, 2]))
     return SchemaFile(
+        outcomes=tuple(draw(st.lists(st.sampled_from(OUTCOMES), max_size=2, unique=True))),
         label="y",
         attributes=tuple(attributes),
         unit=None if most is None else "unit",
@@ -113,11 +117,15 @@ def stewards(draw, label):
     )
 
 
+def variables_of(steward):
+    return (*steward.attributes, *steward.outcomes)
+
+
 @st.composite
 def rows_of(draw, steward):
     """One to four records of any value: missing, out of bounds, of unknown levels, infinite, of few units."""
     labels = st.sampled_from([*steward.classes]) if steward.classes else st.sampled_from([-1.0, 0.0, 1 / 3, 9.0, 77.0])
-    columns = {a.name: any_number if isinstance(a, NumericAttribute) else any_text for a in steward.attributes} | {
+    columns = {a.name: any_number if isinstance(a, NumericAttribute) else any_text for a in variables_of(steward)} | {
         "y": labels,
         "unit": st.sampled_from(["p", "q", " q ", "r"]),
     }
@@ -125,7 +133,7 @@ def rows_of(draw, steward):
 
 
 def frame_of(rows, steward):
-    types = {a.name: pl.String if isinstance(a, CategoricalAttribute) else pl.Float64 for a in steward.attributes}
+    types = {a.name: pl.String if isinstance(a, CategoricalAttribute) else pl.Float64 for a in variables_of(steward)}
     label = pl.String if steward.classes else pl.Float64
     return pl.DataFrame(rows, schema={**types, "y": label, "unit": pl.String}, orient="row")
 
