@@ -221,8 +221,8 @@ def prediction_interval(values: Floats, variances: Floats) -> tuple[float, float
     means = (weights * values).sum(1) / weights.sum(1)
     factor = (weights * (values - means[:, None]) ** 2).sum(1) / df
     deviation = np.sqrt(np.maximum(factor, 1.0) / weights.sum(1))
-    another = means + t.ppf(_POINTS[:, 1], df) * deviation + norm.ppf(_POINTS[:, 2]) * np.sqrt(tau_squared)
-    low, high = np.quantile(another, [_TAIL, 1.0 - _TAIL])
+    elsewhere = means + t.ppf(_POINTS[:, 1], df) * deviation + norm.ppf(_POINTS[:, 2]) * np.sqrt(tau_squared)
+    low, high = np.quantile(elsewhere, [_TAIL, 1.0 - _TAIL])
     return float(low), float(high)
 
 
