@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def count(question: TableQuestion, columns: Columns, schema: Schema) -> tuple[Va
 class Federation:
     """The records of all sites, counted once; answers are drawn of them."""
 
-    part: Part
+    part: Any  # a `Part`
     schema: Schema
     condition: Condition
     tables: Sequence[Sequence[tuple[Values, float]]]  # of each site, of each question

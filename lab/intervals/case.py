@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.intervals.answers import Draw, Federation, draw_records
 from lab.intervals.design import Condition
-from learner_node.analyses.part import THESE, Estimand, Estimate, Part, Result
+from learner_node.analyses.part import THESE, Estimand, Estimate, Result
 from protocol.schema import Schema
 
 WHOLE_LINE = (-math.inf, math.inf)
@@ -74,7 +74,7 @@ def of_estimate(
 class PartCase:
     """A repeat of a part of the product: records are drawn, counted and answered, and the part reads the answers."""
 
-    part: Part
+    part: Any  # a `Part`
     schema: Schema
     draw: Draw
     # a result -> (quantity, estimate) of all its estimates

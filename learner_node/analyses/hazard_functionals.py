@@ -25,6 +25,9 @@ Functional = Callable[[Floats], tuple[Floats, Floats]]
 
 _PATH = np.concatenate([[-40.0], np.linspace(np.log(1e-6), np.log(1e4), 121)])
 """Logarithms of cumulative hazards to the horizon of the first cause on the path."""
+_LARGEST = 30.0
+"""Largest cumulative hazard of a bin on the path: with more, 1 - its probability is 0 in floating point, no functional
+has a slope, and what no answer supports would be accepted."""
 _LEAST_SHARE = 0.02
 
 
@@ -138,7 +141,8 @@ class Hazards:
         mean = max(float(hazards[:, 0].mean()), 1e-3)
         first = np.clip(hazards[:, 0], _LEAST_SHARE * mean if not self.counts.noise.exact else 1e-6 * mean, 0.999)
         logs = -np.log1p(-first)
-        tilted = -np.expm1(-np.minimum(np.exp(places)[:, None] / logs.sum() * logs, 300.0 / len(logs)))
+        most = min(_LARGEST, 300.0 / len(logs))
+        tilted = -np.expm1(-np.minimum(np.exp(places)[:, None] / logs.sum() * logs, most))
         others = hazards[:, 1:] / np.maximum(1.0 - hazards[:, :1], 1e-9)
         total = others.sum(axis=1, keepdims=True)
         others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)

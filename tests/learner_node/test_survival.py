@@ -235,3 +235,14 @@ def test_a_quote_tells_widths():
     lines = part.quote(Setting(SCHEMA, [2000], [NoiseLaw(1.0)]))
     assert lines[0][0].startswith("survival of 80 %")
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize("bins", [2, 3, 5, 10, 40])
+def test_a_curve_of_any_number_of_bins_has_two_ends(bins):
+    """With few bins the far end of the path had no slope left, so that a survival of zero was accepted."""
+    values = np.zeros((bins + 1, 2))
+    values[:-1, 0] = 600.0 / bins
+    values[-1, 1] = 1400.0
+    hazards = Hazards.of(ExitCounts(values, tuple(np.arange(1.0, bins + 1)), NoiseLaw(1.0)))
+    low, high = hazards.interval(survival_to(bins))
+    assert 0.65 < low < 0.7 < high < 0.75
