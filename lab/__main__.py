@@ -3,7 +3,7 @@
 import typer
 
 from expril.commands.terminal import Shell
-from lab.command import audit_peers, study
+from lab.command import audit_peers, difference, study
 
 app = typer.Typer(
     cls=Shell,
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command()(study)
 app.command("peers")(audit_peers)
+app.command("differencing")(difference)
 
 
 def main() -> None:

@@ -89,6 +89,41 @@ def _table(outcomes: "list[Audited]") -> Written:
     return text_table("diffprivlib", headings, rows, wraps=["true", "what is wrong"])
 
 
+def difference(
+    targets: Annotated[int, typer.Option(min=100, max=10**5, help="Persons who are attacked.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of records and noise.")] = 1,
+    chart: Annotated[Path | None, typer.Option(help="An SVG file to draw to.")] = None,
+    json_: Json = False,
+) -> None:
+    """Take differences of counts from services that suppress, that round, and that add noise (docs/differencing.md).
+
+    Exit status: 0 no attack on noisy answers beats the bound of epsilon, 1 one does.
+    """
+    with plain_errors(part="simulations"):
+        from dataclasses import asdict
+
+        from lab.differencing import chart as draw_chart
+        from lab.differencing import play
+
+        outcomes = play(targets, seed)
+        if chart is not None:
+            chart.write_text(draw_chart(outcomes), encoding="utf-8")
+    if json_:
+        print_json({"targets": targets, "outcomes": [asdict(outcome) for outcome in outcomes]})
+    else:
+        rows = [
+            (
+                outcome.service,
+                outcome.attack,
+                f"{100 * outcome.right:.1f} % ({100 * outcome.low:.1f} to {100 * outcome.high:.1f})",
+                "none" if outcome.bound is None else f"{100 * outcome.bound:.1f} %",
+            )
+            for outcome in outcomes
+        ]
+        print_table(text_table("Differences of counts", ("service", "attack", "right", "bound"), rows))
+    exit_unless(all(outcome.within for outcome in outcomes))
+
+
 KEPT = "finished cells are kept in {}; the same command goes on"
 
 

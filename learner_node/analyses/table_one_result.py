@@ -140,7 +140,7 @@ class TableOneResult:
         return "\n".join(lines)
 
     def _column_title(self, column: int) -> str:
-        return f"{self.labels[column]} (n = {self.sizes[column].value or 0:,.0f})"
+        return f"{self.labels[column]} (n = {_size(self.rows, column):,.0f})"
 
     def to_frames(self) -> Mapping[str, pl.DataFrame]:
         """`table_one`: each estimate a row; `table_one_tests`; `table_one_by_site` if sites answered for themselves."""
@@ -244,7 +244,7 @@ class TableOneResult:
     def _lead(self) -> str:
         size = self.sizes[-1]
         between = f", between {size.low:,.0f} and {size.high:,.0f} with 95 %" if self.noisy else ""
-        text = f"{size.value or 0:,.0f} records{self.filter}{between}."
+        text = f"{_size(self.rows, -1):,.0f} records{self.filter}{between}."
         reach = max(self.reaches)
         if reach:
             least = min(self.reaches)
@@ -289,7 +289,7 @@ class TableOneResult:
         lines = [line for row in rows for line in self._lines(row, sizes)]
         columns: list[Column[_Line]] = [Column("", lambda line: line.label, names=True, quiet=True)]
         for index, label in enumerate(self.labels):
-            heading = f"{label} (n = {sizes[index].value or 0:,.0f})"
+            heading = f"{label} (n = {_size(rows, index):,.0f})"
             columns.append(Column(heading, partial(_at, index), number=True))
         if tests:
             columns += [
@@ -364,6 +364,11 @@ class TableOneResult:
                 + (" securely; only sums were opened." if self.secure else ".")
             )
         return texts
+
+
+def _size(rows: Sequence[AttributeRows], column: int) -> float:
+    """The displayed size of a column, the same in all rows."""
+    return float(rows[0].displayed[:, column].sum())
 
 
 def _at(index: int, line: _Line) -> Cell:
