@@ -8,7 +8,6 @@ person's. docs/differencing.md tells the story; this module plays it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,26 +24,16 @@ STARTS = 40
 NORMAL, STRICT = 1.959964, 3.5
 
 
-class Service(Protocol):
-    """Answers exact counts in its own way."""
-
-    name: str
-    bound: float | None  # largest share of right guesses that is proven possible; None without a proof
-
-    def answers(self, counts: NDArray[np.int64], questions: int, generator: np.random.Generator) -> Floats:
-        """Answers to counts, the same shape, NaN where suppressed. `questions` are asked of one person in all."""
-
-
 @dataclass(frozen=True)
 class Suppressing:
     """Shows no count below ten, and rounds to a multiple of `step`."""
 
     name: str
     step: int = 1
-    bound: float | None = None
+    bound: float | None = None  # largest share of right guesses that is proven possible; None without a proof
 
-    def answers(self, counts: NDArray[np.int64], questions: int, generator: np.random.Generator) -> Floats:  # noqa: ARG002 - of the protocol
-        """Counts, rounded half up."""
+    def answers(self, counts: NDArray[np.int64], questions: int, generator: np.random.Generator) -> Floats:  # noqa: ARG002 - as `Noisy` has it
+        """Counts, rounded half up; NaN where suppressed."""
         rounded = np.floor(counts / self.step + 0.5) * self.step
         return np.where(counts < LEAST, np.nan, rounded)
 
@@ -69,8 +58,11 @@ class Noisy:
         return exp(self.epsilon) / (1 + exp(self.epsilon))
 
     def answers(self, counts: NDArray[np.int64], questions: int, generator: np.random.Generator) -> Floats:
-        """Counts and noise."""
+        """Counts and noise, of which `questions` share epsilon."""
         return counts + NoiseLaw(questions / self.epsilon).simulate(generator, counts.shape)
+
+
+Service = Suppressing | Noisy
 
 
 @dataclass(frozen=True)

@@ -288,7 +288,9 @@ class CountsResult:
     def _lead(self) -> str:
         reach = self.table.noise.quantile(0.975)
         total = self.rows[-1]
-        text = f"{sentence(count_words(total.count, total.displayed))} records{self.filter} (these records)."
+        between = f"between {total.count.low:,.0f} and {total.count.high:,.0f} with 95 %"
+        text = f"{total.displayed:,.0f} records{self.filter} (these records)"
+        text += "." if self.table.noise.exact else f", {between}."
         if self.part.by:
             text += f" Each cell is within {reach:,} with 95 %." if reach else " The counts are exact."
         if self.table.most_records_per_unit > 1:
@@ -365,11 +367,6 @@ def count_methods(table: NoisyTable) -> list[str]:
 
 def _bold(value: float) -> Cell:
     return Cell(f"{value:,.0f}", strong=True)
-
-
-def sentence(text: str) -> str:
-    """The text with a capital letter first."""
-    return text[:1].upper() + text[1:]
 
 
 def count_words(estimate: Estimate, displayed: float | None = None) -> str:
