@@ -120,7 +120,7 @@ def forest_table(
     null: float | None = None,
     log: bool = False,
     headings: Sequence[str] = (),
-    first: str = "",
+    first: str = "estimate",
     form: Callable[[float], str] | None = None,
     groups: Sequence[Group[ForestRow]] = (),
     note: str = "",

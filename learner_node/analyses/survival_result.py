@@ -136,7 +136,9 @@ class SurvivalResult:
         caption = f"Hazard ratio, each against {reference}"
         yield Heading(caption)
         yield forest_legend(rows, "no effect (1)")
-        yield forest_table(caption, rows, measure="hazard ratio", null=1.0, log=True, first=self.estimates.frame.group)
+        yield forest_table(
+            caption, rows, measure="hazard ratio", null=1.0, log=True, first=self.estimates.frame.group or "group"
+        )
         forests: list[Block] = []
         for item in comparisons:
             sites = [

@@ -287,7 +287,7 @@ class TableOneResult:
 
     def _table(self, sizes: Sequence[Estimate], rows: Sequence[AttributeRows], *, tests: bool) -> Table[_Line]:
         lines = [line for row in rows for line in self._lines(row, sizes)]
-        columns: list[Column[_Line]] = [Column("", lambda line: line.label, names=True, quiet=True)]
+        columns: list[Column[_Line]] = [Column("attribute", lambda line: line.label, names=True, quiet=True)]
         for index, label in enumerate(self.labels):
             heading = f"{label} (n = {_size(rows, index):,.0f})"
             columns.append(Column(heading, partial(_at, index), number=True))

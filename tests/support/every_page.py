@@ -129,6 +129,12 @@ model = "logistic"
 outcome = "died"
 covariates = [{ variable = "ward" }, { variable = "age", edges = [50, 70] }]
 [[learners.analyses]]
+kind = "table_one"
+name = "Who they are"
+group = "died"
+attributes = ["age", "ward"]
+edges = { age = [40, 50, 60, 70, 80] }
+[[learners.analyses]]
 kind = "counts"
 name = "Age and ward"
 by = ["age", "ward"]
