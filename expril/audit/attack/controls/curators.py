@@ -92,7 +92,7 @@ _CLASSES = Schema(
 _NUMBER = Schema(attributes=(NumericAttribute("x", -4.0, 4.0),), label="outcome", label_bounds=(0.0, 1.0))
 _FOLLOWED = structs.replace(
     _CLASSES,
-    outcomes=(NumericAttribute("exit", 0.0, 30.0),),
+    outcomes=(NumericAttribute("exit", 0.0, 31.0),),
     time_to_event=TimeToEvent("exit", "outcome", "no", edges=(10.0, 20.0, 30.0)),
 )
 _FLAT = FeatureMap((NumericFeature("x", 0.0, 1.0, 0.0),))
