@@ -4,10 +4,11 @@ The exact result is what the same part reads of the same tables without noise. S
 curators count, and only an estimate of their population.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,10 +26,8 @@ from simulations.repeats import Outcome, Repeat
 from simulations.report.model import AnalysesReport, JudgedEstimate
 
 NO_NOISE = NoiseLaw(0.0, 1.0)
-ENDS = {"value", "low", "high"}
-"""Keys of an estimate in a result's JSON: `learner_node.analyses.part.Estimate.to_builtins`."""
-NAMES = ("name", "label", "term", "level", "site", "group", "variable")
-"""Keys by which an item of a list in a result's JSON may be named."""
+LOW, HIGH, VALUE, TIME = "low", "high", "value", "time"
+THESE = re.compile("_?these(_records)?_?$")
 
 
 def analyses_report(outcome: Outcome, repeat: Repeat) -> AnalysesReport | None:
@@ -104,40 +103,49 @@ def _added_up(tables: Sequence[NoisyTable]) -> NoisyTable:
 
 
 def judged(study: Analyses, exact: Analyses) -> Iterator[JudgedEstimate]:
-    """Every estimate of every result beside the exact one, as far as both have a value."""
+    """Every estimate of every result beside the exact one."""
     for name, result in study.results.items():
-        truths = dict(_estimates(exact.results[name].to_builtins()))
-        for place, estimate in _estimates(result.to_builtins()):
-            truth = truths.get(place)
-            yield JudgedEstimate(
-                part=name,
-                place=place,
-                value=estimate["value"],
-                low=estimate["low"],
-                high=estimate["high"],
-                exact=None if truth is None else truth["value"],
-                of=str(estimate.get("of", "")),
-            )
+        truths = {item.place: item.value for item in _estimates(exact.results[name].to_builtins())}
+        for item in _estimates(result.to_builtins()):
+            yield JudgedEstimate(name, *item, truths.get(item.place))
 
 
-def _estimates(content: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Every estimate in a result's JSON, with the keys and names that lead to it."""
+class _Located(NamedTuple):
+    place: tuple[str, ...]  # keys and names that lead to it
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def _estimates(content: Any, place: tuple[str, ...] = ()) -> Iterator[_Located]:
+    """Every estimate in a result's JSON.
+
+    An estimate is a value with two ends: `value`, `low`, `high`, or `x`, `x_low`, `x_high`. Ends with "these" in their
+    name are of the same value for these records.
+    """
     if isinstance(content, dict):
-        if content.keys() >= ENDS:
-            yield place, content
-            return
+        for key in content:
+            stem = key.removesuffix(LOW)
+            if key.endswith(LOW) and f"{stem}{HIGH}" in content:
+                value = stem.strip("_") or VALUE
+                these = THESE.search(stem)
+                if these:
+                    value = THESE.sub("", stem) or VALUE
+                if value in content:
+                    label = content.get("of", "") if value == VALUE and not these else value.replace(VALUE, "")
+                    names = filter(None, (label, "these records" if these else ""))
+                    yield _Located((*place, *names), content[value], content[key], content[f"{stem}{HIGH}"])
         for key, item in content.items():
             yield from _estimates(item, (*place, str(key)))
     elif isinstance(content, list | tuple):
-        names = [_name(item, number) for number, item in enumerate(content, 1)]
-        for name, item in zip(names, content, strict=True):
-            yield from _estimates(item, (*place, name))
+        for number, item in enumerate(content, 1):
+            yield from _estimates(item, (*place, _name(item, number)))
 
 
 def _name(item: Any, number: int) -> str:
-    """What tells an item of a list apart: its own name, or its number."""
-    texts = [str(item[key]) for key in NAMES if key in item] if isinstance(item, dict) else []
-    return texts[0] if texts else str(number)
+    """What tells an item of a list apart: its texts and its time, or else its number."""
+    texts = [item[key] for key in item if key == TIME or isinstance(item[key], str)] if isinstance(item, dict) else []
+    return ", ".join(f"{text:g}" if isinstance(text, float) else str(text) for text in texts) or str(number)
 
 
 def joined_analyses(reports: Sequence[AnalysesReport]) -> AnalysesReport | None:

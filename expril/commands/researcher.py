@@ -147,6 +147,11 @@ def _show_runs(reports: "Sequence[RunReport]", folder: Path, epsilons: Sequence[
         print_json(summary_of_all(reports, epsilons, folder))
     else:
         console = wide_console(LEAST_WIDTH)
+        for result in reports:
+            if any(learner.is_of_analyses for learner in result.learners):
+                from simulations.report.analyses import terminal_text
+
+                sys.stdout.write(f"{terminal_text(result)}\n")
         for block in as_terminal(read_document(folder)):
             console.print(block, highlight=False, soft_wrap=not hasattr(block, "columns"))
         console.print(f"report: {folder / PAGE}", soft_wrap=True, highlight=False)

@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from expril.report.document import PAPER, Block, Code, Fold, Medium, Section, Text
+from expril.report.document import PAPER, Block, Fold, Section, Text
 from expril.report.numbers import plain_number
 from expril.report.table import Column, Table
 from learner_node.analyses.results import Analyses, WrittenAnalyses, read_analyses
 from learner_node.result.analyses_document import analyses_sections
-from simulations.report.model import AnalysesReport, JudgedEstimate, LearnerReport
+from simulations.report.model import AnalysesReport, JudgedEstimate, LearnerReport, RunReport
 
-TERMINAL: frozenset[Medium] = frozenset({"terminal"})
 BESIDE = (
     "Each estimate beside what the same records give without noise, which only this simulation can compute. Where an "
     "estimate is of their population, the exact value is an estimate, too, and the interval is wider than the noise "
@@ -36,24 +35,37 @@ def learner_sections(learner: LearnerReport, *, several: bool) -> Iterator[Secti
         yield Section(f"{prefix}no result", [Text(FAILED)])
         return
     analyses = analyses_of(learner.analyses.answers)
-    yield Section(prefix.rstrip(": "), [Code(analyses.to_text())], TERMINAL)
     for section in analyses_sections(analyses):
         yield Section(f"{prefix}{section.title}", section.blocks, PAPER)
-    yield Section(f"{prefix}Beside the exact values", list(_beside(learner.analyses)))
+    yield Section(f"{prefix}Beside the exact values", list(_beside(learner.analyses)), PAPER)
 
 
 def _beside(report: AnalysesReport) -> Iterator[Block]:
     yield Text(BESIDE, "fine")
-    judged = sum(item.judged for item in report.estimates)
-    hits = sum(item.hits for item in report.estimates)
     columns: list[Column[JudgedEstimate]] = [
         Column("estimate of", lambda item: ", ".join((item.part, *item.place)), names=True, wraps=True),
         Column("95 % interval", interval, number=True),
         Column("exact", lambda item: _number(item.exact), number=True),
         Column("holds", lambda item: f"{item.hits} of {item.judged}" if item.judged else "–", number=True),
     ]
-    title = f"All estimates: {hits} of {judged} intervals hold the exact value"
-    yield Fold(title, [Table.of("Estimates beside exact values", columns, report.estimates)])
+    yield Fold(
+        f"All estimates: {_hits(report)}", [Table.of("Estimates beside exact values", columns, report.estimates)]
+    )
+
+
+def _hits(report: AnalysesReport) -> str:
+    judged, hits = (sum(getattr(item, name) for item in report.estimates) for name in ("judged", "hits"))
+    return f"{hits} of {judged} intervals hold the exact value"
+
+
+def terminal_text(report: RunReport) -> str:
+    """Each learner's results as a text for a terminal."""
+    texts = []
+    for learner in report.learners:
+        if isinstance(learner.analyses, AnalysesReport):
+            text = analyses_of(learner.analyses.answers).to_text()
+            texts.append(f"{learner.learner}: {text}\n\n{_hits(learner.analyses)}; the page has each")
+    return "\n\n".join(texts)
 
 
 def interval(item: JudgedEstimate) -> str:

@@ -288,7 +288,6 @@ class JudgedEstimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     low: float | None  # None where it has no end, as with `high`
     high: float | None
     exact: float | None  # None where it is not defined
-    of: str = ""  # what is estimated: "these records" or "their population"
     hits: int = 0  # repeats whose interval holds their exact value
     judged: int = 0  # repeats with an exact value
 
