@@ -18,7 +18,8 @@ from simulations.report.model import AnalysesReport, JudgedEstimate, LearnerRepo
 BESIDE = (
     "Each estimate beside what the same records give without noise, which only this simulation can compute. Where an "
     "estimate is of their population, the exact value is an estimate, too, and the interval is wider than the noise "
-    "alone needs. The last column counts the repeats whose interval holds their exact value."
+    "alone needs. Where a curator counts some of a unit's records, the simulation counts other ones: which ones is the "
+    "curator's secret. The last column counts the repeats whose interval holds their exact value."
 )
 FAILED = "No curator answered everything; the notes say why."
 
