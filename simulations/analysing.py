@@ -128,12 +128,12 @@ def _estimates(content: Any, place: tuple[str, ...] = ()) -> Iterator[_Located]:
             stem = key.removesuffix(LOW)
             if key.endswith(LOW) and f"{stem}{HIGH}" in content:
                 value = stem.strip("_") or VALUE
-                these = THESE.search(stem)
-                if these:
+                match = THESE.search(stem)
+                if match:
                     value = THESE.sub("", stem) or VALUE
                 if value in content:
-                    label = content.get("of", "") if value == VALUE and not these else value.replace(VALUE, "")
-                    names = filter(None, (label, "these records" if these else ""))
+                    label = content.get("of", "") if value == VALUE and not match else value.replace(VALUE, "")
+                    names = filter(None, (label, "these records" if match else ""))
                     yield _Located((*place, *names), content[value], content[key], content[f"{stem}{HIGH}"])
         for key, item in content.items():
             yield from _estimates(item, (*place, str(key)))
