@@ -127,12 +127,15 @@ def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None
         base: folder for relative paths. With None it is the scenario file's, or what the run recorded.
 
     Raises:
-        ConfigurationError: there is no such scenario, it or its schema file has an error, or a run's records are gone.
+        ConfigurationError: there is no such scenario, it, its schema file or an analysis has an error, or a run's records are
+            gone.
     """
     chosen = _read_scenario(name, changes, base)
     schema = chosen.scenario.data.schema
     if schema is not None:
         read_schema(chosen.folder / schema)  # its errors come before any library of tables is loaded
+    for learner in chosen.scenario.learners:
+        learner.parts  # noqa: B018 - the error
     return chosen
 
 

@@ -255,7 +255,11 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def parts(self) -> "tuple[Part, ...]":
-        """Its analyses; empty where it learns a model."""
+        """Its analyses; empty where it learns a model.
+
+        Raises ConfigurationError: one of them has an error. They are read here and not before, since that loads what
+        computes.
+        """
         return read_parts(self.analyses, where=f"learner {self.name!r}") if self.analyses else ()
 
     def joins(self, sites: Sequence[str]) -> bool:
@@ -293,7 +297,6 @@ class LearnerScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_options(self.strategy, self.options)
             if self.analyses:
                 check_no_model({key: getattr(self, key) or OF_MODELS[key] for key in OF_MODELS})
-                self.parts  # noqa: B018 - the error
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 

@@ -184,7 +184,10 @@ def _scenario_table(scenarios: "Mapping[str, Scenario]") -> "RenderableType":
         Column("scenario", itemgetter(0)),
         Column(
             "learners",
-            lambda item: "\n".join(f"{learner.strategy} at {learner.epsilon}" for learner in item[1].learners),
+            lambda item: "\n".join(
+                f"{'analyses' if learner.analyses else learner.strategy} at {learner.epsilon}"
+                for learner in item[1].learners
+            ),
         ),
         Column("what it is", lambda item: " ".join(item[1].description.split()), wraps=True),
     ]
