@@ -127,8 +127,8 @@ def choose(name: str, changes: Mapping[str, int | str], base: Path | None = None
         base: folder for relative paths. With None it is the scenario file's, or what the run recorded.
 
     Raises:
-        ConfigurationError: there is no such scenario, it, its schema file or an analysis has an error, or a run's records are
-            gone.
+        ConfigurationError: there is no such scenario; it, its schema file or an analysis has an error; or a run's
+            records are gone.
     """
     chosen = _read_scenario(name, changes, base)
     schema = chosen.scenario.data.schema
