@@ -49,6 +49,7 @@ STUDIES = {
     ),
     "quotes": Entry("lab.quotes", "Quotes against what came true", "../quote.md"),
     "recalibrations": Entry("lab.recalibrations", "What recalibration gains and loses", "../validation.md"),
+    "regressions": Entry("lab.regressions", "Which z keeps its star, and what bins leave", "../regression-tables.md"),
     "reproduction": Entry(
         "lab.reproduction.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"
     ),
