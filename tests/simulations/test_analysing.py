@@ -167,3 +167,16 @@ def test_a_quote_of_a_study_s_file_needs_the_schema(folder):
     result = CliRunner().invoke(app, ["quote", str(folder / "STUDY.toml")])
     assert result.exit_code == 2
     assert "--schema" in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["support", "table1", "odds"])
+def test_built_in_scenarios_hold_as_often_as_they_say(name, tmp_path):
+    report, run = simulate(name, out=tmp_path, repeats=1)
+    (learner,) = report.learners
+    judgements = [item for item in learner.analyses.estimates if item.judged]
+    assert len(judgements) > 30
+    # The noise is shared among estimates, so fewer than 95 of 100 may hold in one repeat.
+    assert np.mean([item.hits for item in judgements]) > 0.85
+    audited = recompute(run)
+    assert (audited.wrong, audited.runs[0].wrong) == ([], [])
