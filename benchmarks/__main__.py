@@ -26,6 +26,7 @@ NAMES = (
     "audit_game",
     "audit_mechanism",
     "audit_studies",
+    "published",
 )
 
 
