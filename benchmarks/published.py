@@ -4,8 +4,8 @@ Simulated answers: exact counts, and noise of the law that the product states. d
 """
 
 import numpy as np
-from lifelines import KaplanMeierFitter
-from lifelines.datasets import load_lung
+from lifelines import KaplanMeierFitter  # type: ignore[import-untyped]
+from lifelines.datasets import load_lung  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from benchmarks.common import Result, at_least, at_most

@@ -3,8 +3,8 @@
 Any part gives each site's estimate, its variance, and how much of that variance is noise that was added on purpose,
 which is known. Heterogeneity is what remains beyond sampling and noise: tau^2 of Paule and Mandel (1982) and its
 Q-profile interval (Viechtbauer 2007). The mean of random effects has Hartung and Knapp's variance (2001). Its interval
-is `few_sites`: that of Hartung and Knapp covers 86 to 92 % where four sites are of unlike size, the new one 94.8 to
-98.3 % (docs/intervals.md). DerSimonian and Laird's is here to be compared with: 85 to 87 % with four sites.
+is `few_sites`: that of Hartung and Knapp covers as little as 90 % where four sites are of unlike size, this one 94.8 to
+97.2 % (docs/intervals.md). DerSimonian and Laird's is here to be compared with: 85 to 87 % with four sites.
 """
 
 from collections.abc import Sequence
