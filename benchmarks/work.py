@@ -29,11 +29,13 @@ from protocol.kinds.counts import COUNTS, CountsBody, CountsLimits, PlannedCount
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.partitions import (
+    CrossBins,
     FeatureBins,
     NearestCentre,
     Partition,
     ProductBins,
     ProjectionBins,
+    Range,
     ScoreBins,
     TreeLeaves,
 )
@@ -88,6 +90,9 @@ def _cases(rng: np.random.Generator) -> Iterator[Case]:
     yield mass("feature_bins, 900 edges", FeatureBins("n3", _edges(900)))
     yield mass("feature_bins, categories", FeatureBins("c3", ()))
     yield mass("product_bins, 8 x 8 edges", ProductBins(FeatureBins("n3", _edges(8)), FeatureBins("n4", _edges(8))))
+    narrow, halves = FeatureBins("n3", ()), FeatureBins("n4", _edges(1))
+    yield mass("cross_bins, 8 factors", CrossBins((narrow,) * 8))
+    yield mass("cross_bins, 16 conditions", CrossBins((FeatureBins("c3", ()),), (Range(halves, (0, 1)),) * 16))
     for count, width in ((1, 1), (10, 2), (900, 2), (800, 60)):
         centres = NearestCentre.of(_numbers(width), rng.normal(size=(count, width)))
         yield mass(f"nearest_centre, {count} of width {width}", centres)

@@ -23,9 +23,9 @@ MOST_FACTORS = 8
 """Most factors of a table."""
 MOST_CONDITIONS = 16
 """Most conditions of a filter."""
-JOIN_COST = 200
+JOIN_COST = 50
 """Work (see `protocol.limits`) per record and factor of joining its bin to the cell."""
-CONDITION_COST = 200
+CONDITION_COST = 50
 """Work per record and condition of looking up whether its bin is allowed."""
 CELL_ONCE = 1_000
 """Work per allowed bin of reading and checking its number."""

@@ -60,7 +60,7 @@ from protocol.kinds.secure_counts import (
 )
 from protocol.limits import Limits
 from protocol.messages import Refusal, StudyClosed
-from protocol.partitions import FeatureBins
+from protocol.partitions import CrossBins, FeatureBins, Range
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.secure_sum import shamir
@@ -636,6 +636,17 @@ def test_every_release_kind_has_the_length_that_was_said_before_the_charge(relea
     opened = pool.run(body)
     assert not isinstance(opened, Refusal)
     np.testing.assert_array_equal(opened.values, pool.exact(body))
+
+
+def test_a_table_that_reads_the_label_is_summed_under_the_release_that_may_read_it():
+    sick, within = FeatureBins("sick", ()), (Range(FeatureBins("age", (30.0,)), (1,)),)
+    body = encode(CountsBody((CrossBins((sick, FeatureBins("sex", ())), within),), None))
+    pool = Pool(3, queries=(planned_of(3, release="outcome_counts"),))
+    opened = pool.run(body)
+    np.testing.assert_array_equal(opened.values, pool.exact(body))
+    assert opened.values.size == 4 * 4 + 1
+    with pytest.raises(RemoteProtocolError, match="attributes alone with this release"):
+        Pool(3, queries=(planned_of(3, release="mass"),)).run(body)
 
 
 # --- A learner that relays whatever it likes, in any order, to four curators: what holds in the end.
