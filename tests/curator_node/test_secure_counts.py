@@ -45,7 +45,7 @@ from curator_node.steward.keyring import rotate
 from curator_node.steward.new_site import init_site
 from pooled import BODY, ERRORS, KIND, ROWS, Pool, body_of, names, planned_of, pool_with_file, request_like, rules_of
 from protocol.codec import decode, encode
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody
