@@ -12,7 +12,13 @@ from lifelines.utils import restricted_mean_survival_time
 
 from learner_node.analyses.exit_counts import ExitCounts
 from learner_node.analyses.group_comparison import hazard_ratio, log_rank
-from learner_node.analyses.hazard_functionals import Hazards, incidence_to, restricted_mean, survival_to
+from learner_node.analyses.hazard_functionals import (
+    Hazards,
+    bounded_interval,
+    incidence_to,
+    restricted_mean,
+    survival_to,
+)
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
 from learner_node.analyses.part import Setting
@@ -246,3 +252,44 @@ def test_a_curve_of_any_number_of_bins_has_two_ends(bins):
     hazards = Hazards.of(ExitCounts(values, tuple(np.arange(1.0, bins + 1)), NoiseLaw(1.0)))
     low, high = hazards.interval(survival_to(bins))
     assert 0.65 < low < 0.7 < high < 0.75
+
+
+def two_groups(generator, law, ratio, size=2000):
+    """Exits of two equal groups of which about one in ten has an event before the horizon, without censoring."""
+    groups = []
+    for hazard in (1.0, ratio):
+        times = 10.0 * (generator.exponential(1.0, size // 2) / (0.085 * hazard)) ** (1 / 1.3)
+        exact = exits(times, np.ones(size // 2), np.arange(1.0, 11.0))
+        groups.append(ExitCounts(exact.values + law.simulate(generator, exact.values.shape), exact.ends, law))
+    return groups
+
+
+def rejections(law, ratio, repeats, seed, size=2000):
+    generator = np.random.default_rng(seed)
+    return np.mean([log_rank(two_groups(generator, law, ratio, size)).p < 0.05 for _ in range(repeats)])
+
+
+@pytest.mark.slow
+def test_the_log_rank_test_has_its_power_and_keeps_its_size():
+    ratio = 1.5
+    exact = rejections(NONE, ratio, 2000, 1)
+    assert 0.77 < exact < 0.84, "the exact test's power should be about 80 %"
+    assert rejections(NoiseLaw(1.0), ratio, 1000, 2) >= 0.70
+    assert rejections(NoiseLaw(1.0, 4), ratio, 1000, 3) >= 0.52
+    for law in (NoiseLaw(10.0), NoiseLaw(10.0, 4), NoiseLaw(1.0), NoiseLaw(1.0, 4)):
+        for size in (200, 2000):
+            assert rejections(law, 1.0, 1000, 4, size) <= 0.05 + 3 * (0.05 * 0.95 / 1000) ** 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [np.ceil, lambda times: np.floor(times) + 1e-6])
+def test_survival_is_covered_wherever_in_their_bins_records_are_censored(place):
+    generator, law, inside = np.random.default_rng(9), NoiseLaw(1.0), []
+    for _ in range(400):
+        event, censored = generator.exponential(8.0, 10_000), place(generator.exponential(8.0, 10_000))
+        exact = exits(np.minimum(event, censored), event <= censored, np.arange(1.0, 11.0))
+        counts = ExitCounts(exact.values + law.simulate(generator, exact.values.shape), exact.ends, law)
+        rare, common = (Hazards.extreme(counts, None, common=common) for common in (False, True))
+        interval = bounded_interval(rare, Hazards.of(counts), common, survival_to(5))
+        inside.append(interval.low <= np.exp(-5 / 8) <= interval.high)
+    assert np.mean(inside) >= 0.95 - 3 * (0.05 * 0.95 / 400) ** 0.5
