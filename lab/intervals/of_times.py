@@ -125,4 +125,4 @@ def _case(course: Course) -> PartCase:
     return PartCase(part, SCHEMA, course.draw, _estimates, course.truths, _ranges, nulls, _unsure)
 
 
-CASES: dict[str, Case] = {f"survival: {name}": Case(_case(course), 400, 2) for name, course in COURSES.items()}
+CASES: dict[str, Case] = {f"survival: {name}": Case(_case(course), 400, 1) for name, course in COURSES.items()}
