@@ -155,7 +155,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
                     if line.estimate.of == POPULATION:
                         estimates[line.measure].append(site_estimate(site, tables, line.measure, line.estimate))
             if sites:
-                lines += _lines(words, "common to the sites (Mantel-Haenszel)", cut.tables(list(sites.values())))
+                among = "sites and strata" if strata else "sites"
+                lines += _lines(words, f"common to the {among} (Mantel-Haenszel)", cut.tables(list(sites.values())))
                 for measure in MEASURES:
                     pooled[words, measure] = (estimates[measure], between_sites(estimates[measure]))
         return EffectsResult(

@@ -190,9 +190,9 @@ class EffectsResult:
             "variances and tails."
         )
         sites = (
-            "Sites were pooled by random effects with Paule and Mandel's variance between sites and Hartung and "
-            "Knapp's interval; the known variance of the noise is part of each site's variance, not of the "
-            "heterogeneity."
+            "Sites were pooled by random effects with Paule and Mandel's variance between sites; its interval is "
+            "that of a t test with fixed weights, which holds with few sites of unlike size. The known noise "
+            "is part of each site's variance, not of the heterogeneity."
         )
         return [estimator, tests, sites] if self.sites else [estimator, tests]
 
