@@ -27,6 +27,7 @@ NAMES = (
     "audit_mechanism",
     "audit_studies",
     "published",
+    "analyses",
 )
 
 
