@@ -36,6 +36,8 @@ NEED_DATA = {
     "expril simulate readmission-30": "diabetic_data.csv.zip",
     "expril simulate heart": "processed.cleveland.data",
     "expril simulate support2": "support2.csv",
+    "expril simulate support": "support2.csv",
+    "expril simulate table1": "diabetic_data.csv.zip",
     "expril simulate ctg": "CTG.xls",
     "expril simulate ctg3": "CTG.xls",
     "expril simulate ctg-astv": "CTG.xls",
@@ -46,6 +48,13 @@ NEED_DATA = {
 """Command of the README -> the file that it lacks on a machine without data and network."""
 RUN_TABLE = "learner site accuracy ± se expected majority regression (regression) claimed spent ─ ada (cells) all # ± #"
 SHOWN = {
+    "expril simulate odds": (
+        "ada: # analysis at epsilon # by # curators",
+        "all records: odds ratio # (# to #), these records",
+        "all records: odds ratio # (# to #), p < #, their population",
+        "intervals hold the exact value; the page has each",
+        "report: runs/odds-",
+    ),
     "expril simulate wdbc-faults": (
         "wdbc-faults: # repeats",
         RUN_TABLE,
