@@ -167,8 +167,15 @@ def _field(text: str) -> str:
     line = " ".join(text.split())
     if _NUMBER.fullmatch(line):
         return line.replace(",", "").replace("−", "-")
-    line = _FURTHER_FORMULA.sub(r"\1'", line)
-    return f"'{line}" if line.startswith(_FORMULA) else line
+    return without_formula(line)
+
+
+def without_formula(text: str) -> str:
+    """The text with an apostrophe before what a spreadsheet takes for a formula; a number as it is."""
+    if _NUMBER.fullmatch(text):
+        return text
+    text = _FURTHER_FORMULA.sub(r"\1'", text)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def write_page_files(document: Document, folder: Path, *, png: bool = False) -> list[Path]:

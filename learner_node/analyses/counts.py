@@ -26,6 +26,18 @@ from protocol.schema import Schema
 MOST_VARIABLES = 3
 FEW = 9
 """Most records of a cell that is few, not empty: what services suppress."""
+_NUMBERS = (
+    "shown",
+    "answer",
+    "low",
+    "high",
+    "share",
+    "share_low",
+    "share_high",
+    "likelihood_ratio_zero_to_few",
+    "probability_zero",
+)
+"""Columns of the CSV files beside those of the variables and of the site."""
 SHOWN_CELLS = 60
 """Most cells of which a page lists each with its interval; CSV has all."""
 
@@ -205,10 +217,12 @@ class CountsResult:
         return frames
 
     def _frame(self, rows: Sequence[CountRow]) -> pl.DataFrame:
-        columns: dict[str, list[Any]] = {
-            name: [row.labels[index] for row in rows] for index, name in enumerate(self.headings)
+        # a variable may have the name of one of the other columns
+        labels: dict[str, list[Any]] = {
+            f"{name} (variable)" if name in (*_NUMBERS, "site") else name: [row.labels[index] for row in rows]
+            for index, name in enumerate(self.headings)
         }
-        columns |= {
+        columns = labels | {
             "shown": [row.displayed for row in rows],
             "answer": [row.raw for row in rows],
             "low": [row.count.low for row in rows],
@@ -219,7 +233,7 @@ class CountsResult:
             "likelihood_ratio_zero_to_few": [row.ratio for row in rows],
             "probability_zero": [row.empty for row in rows],
         }
-        return pl.DataFrame(columns, strict=False)
+        return pl.DataFrame(columns, schema_overrides=dict.fromkeys(_NUMBERS, pl.Float64), strict=False)
 
     def to_builtins(self) -> dict[str, Any]:
         """The same as JSON."""

@@ -1,5 +1,6 @@
 """The exact law of the noise in a sum of answers, for likelihoods, intervals and tests."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,10 @@ from learner_node.models.label_model.likelihood import noise_law, noise_log_pmf
 Floats = NDArray[np.float64]
 _REST = 1e-13
 """Probability that `NoiseLaw.width` leaves out on either side."""
+_DIRECT = 10**6
+"""Most products of width and draws for which each mass is computed by itself: memory and time grow with the product."""
+_WIDEST = 2**16
+"""Largest width for which every whole number has a mass of its own."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,31 @@ class NoiseLaw:
         """P(value) for -`width` ... `width`, float64 (2 width + 1,), adding up to 1."""
         if self.exact:
             return np.ones(1)
-        half = np.exp(self.log_pmf(np.arange(self.width + 1)))
+        if self.width * max(self.draws, 1.0) <= _DIRECT:
+            half = np.exp(self.log_pmf(np.arange(self.width + 1)))
+        else:
+            half = self._inverted()
         masses: Floats = np.concatenate([half[:0:-1], half])
         masses /= masses.sum()
         return masses
 
+    def _inverted(self) -> Floats:
+        """P(value) for 0 ... `width`, (width + 1,), by the inverse Fourier transform of the characteristic function."""
+        length = 2 << self.width.bit_length()
+        half_angles = np.pi * np.arange(length // 2 + 1) / length
+        squares = (np.sin(half_angles) / np.sinh(0.5 / self.scale)) ** 2
+        masses = np.fft.irfft(np.exp(-self.draws * np.log1p(squares)), length)
+        return np.maximum(masses[: self.width + 1], 0.0)
+
     def quantile(self, level: float) -> int:
-        """The smallest value v with P(noise <= v) >= `level`, which lies in (0, 1)."""
+        """The smallest value v with P(noise <= v) >= `level`, which lies in (0, 1).
+
+        Noise that is wider than `_WIDEST` is taken in steps of several records, and the value is rounded away from 0.
+        """
+        if self.width > _WIDEST:
+            step = math.ceil(self.width / _WIDEST)
+            coarse = NoiseLaw(self.scale / step, self.draws).quantile(level)
+            return step * (coarse + (level > 0.5) - (level < 0.5))
         return int(np.searchsorted(np.cumsum(self.pmf), level - 1e-15)) - self.width
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:

@@ -32,6 +32,8 @@ from protocol.strict_toml import suggest
 GRID = 10**6
 """Where exact shares of epsilon do not fit the wire, they are rounded down to multiples of 1 / GRID."""
 
+_MOST_ANSWER = 2.0**53
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -101,7 +103,7 @@ def split(parts: Sequence[Part], schema: Schema, epsilon: Fraction, most: int) -
         share = epsilon * weight_of(part) / total
         exact.append(tuple(share * weight / sum(weights, Fraction(0)) for weight in weights))
     if not _fit(exact, most):
-        grid = min(GRID, MOST // most)
+        grid = min(GRID, MOST // (most * max(1, math.ceil(epsilon))))
         exact = [tuple(Fraction(math.floor(value * grid), grid) for value in row) for row in exact]
         if any(value == 0 for row in exact for value in row):
             count = sum(map(len, exact))
@@ -136,7 +138,8 @@ def read_table(
 ) -> NoisyTable:
     """One table of an answer, whose partition has number `block`."""
     axes = tuple(Axis.of(bins, schema) for bins in question.factors)
-    values = answer.blocks[block][:, 0]
+    # a float holds no larger whole numbers exactly; no honest count is near
+    values = np.clip(answer.blocks[block][:, 0], -_MOST_ANSWER, _MOST_ANSWER)
     cells = int(np.prod([len(axis) for axis in axes], dtype=np.int64))
     outside = float(values[cells]) if len(values) > cells else None
     table = values[:cells].reshape(tuple(map(len, axes)))
@@ -162,8 +165,8 @@ def _fit(epsilons: Sequence[Sequence[Fraction]], most: int) -> bool:
     """Whether scales, costs, every partial sum of costs and the total take at most 32 bits at any bound up to most."""
     values = [value for row in epsilons for value in row]
     scales = [most / value for value in values]
-    common = math.lcm(*(value.denominator for value in values))
-    # At a curator of a smaller bound, costs are multiples of 1 / (common most).
+    common = math.lcm(*(value.denominator for value in values)) * max(1, math.ceil(sum(values)))
+    # At a curator of a smaller bound, costs are multiples of 1 / (common most), and at most the total.
     return common * most <= MOST and all(max(scale.numerator, scale.denominator) <= MOST for scale in scales)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -94,12 +94,14 @@ class Analyses:
         }
 
     def to_frames(self) -> dict[str, pl.DataFrame]:
-        """Tables for CSV, by "part" or "part-table"."""
-        return {
-            name if table in ("", name) else f"{name}-{table}": frame
-            for name, result in self.results.items()
-            for table, frame in result.to_frames().items()
-        }
+        """Tables for CSV, by "part" or "part-table"; a number tells the same names apart."""
+        frames: dict[str, pl.DataFrame] = {}
+        for name, result in self.results.items():
+            for table, frame in result.to_frames().items():
+                stem = name if table in ("", name) else f"{name}-{table}"
+                names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+                frames[next(name for name in names if name not in frames)] = frame
+        return frames
 
     def methods(self) -> list[str]:
         """Sentences of the methods paragraph; a sentence that several parts share is there once."""

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from expril.files import write_private
 from expril.report.document import Document
 from expril.report.page import as_page
+from expril.report.page_files import without_formula
 from learner_node.analyses.asking import AnalysisStudy
 from learner_node.analyses.results import Analyses, WrittenAnalyses, read_analyses, written_analyses
 from learner_node.result.analyses_document import analyses_document
@@ -21,6 +23,8 @@ from protocol.errors import ConfigurationError
 from protocol.run_index import ANALYSES, COST, PAGE, STUDY, file_name
 
 RESULTS, TABLES = "results.json", "tables"
+_MOST_STEM = 200
+"""Most bytes of a file's name before its ending and number; file systems allow 255 in all."""
 Object = dict[str, Any]
 
 
@@ -63,13 +67,26 @@ def analyses_object(deployed: DeployedStudy, study: AnalysisStudy) -> Object:
 
 
 def table_files(analyses: Analyses) -> dict[str, bytes]:
-    """CSV files of the parts' tables, by name; a number tells names apart that are one as a file's."""
+    """CSV files of the parts' tables, by name; a number tells names apart that a file system may take for one.
+
+    Names and levels come from others: none is a formula to a spreadsheet. A number that is not finite is left empty.
+    """
     files: dict[str, bytes] = {}
+    names: set[str] = set()
     for name, frame in analyses.to_frames().items():
-        stem = file_name(name)[:100]
-        names = (f"{stem}{suffix}.csv" for suffix in chain([""], (f"-{number}" for number in count(2))))
-        files[next(name for name in names if name not in files)] = frame.write_csv().encode()
+        stem = file_name(name)[:100].encode()[:_MOST_STEM].decode(errors="ignore")
+        stems = (f"{stem}{suffix}" for suffix in chain([""], (f"-{number}" for number in count(2))))
+        stem = next(stem for stem in stems if stem.casefold() not in names)
+        names.add(stem.casefold())
+        files[f"{stem}.csv"] = _csv(frame)
     return files
+
+
+def _csv(frame: pl.DataFrame) -> bytes:
+    texts = pl.col(pl.String).map_elements(without_formula, pl.String)
+    numbers = pl.col(pl.Float64)
+    safe = frame.with_columns(texts, pl.when(numbers.is_finite()).then(numbers))
+    return safe.rename(without_formula).write_csv().encode()
 
 
 def read_analyses_folder(folder: Path) -> Document:

@@ -2,9 +2,11 @@
 
 import contextlib
 from fractions import Fraction
+from math import inf, nan
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,14 +29,17 @@ from learner_fakes import (
 )
 from learner_node.analyses.asking import analyse
 from learner_node.analyses.parts import PART_KINDS, read_parts
-from learner_node.analyses.plan import split
-from learner_node.analyses.results import WrittenAnalyses, read_analyses, written_analyses
+from learner_node.analyses.plan import read_table, split
+from learner_node.analyses.results import Analyses, WrittenAnalyses, read_analyses, written_analyses
 from learner_node.carriers.journal import Journal, Settings
+from learner_node.kinds.counts import CountsAnswer
+from learner_node.result.analyses_folder import table_files
 from learner_node.study.budget import Budget
 from learner_node.study.pooling import Pooling
 from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.errors import ConfigurationError
+from protocol.kinds.counts import CountsBody
 from protocol.limits import Limits
 from protocol.partitions.cross_bins import Range
 from protocol.partitions.feature_bins import FeatureBins
@@ -98,6 +103,65 @@ def test_costs_never_exceed_epsilon_and_always_fit_the_wire(weights, counts, eps
         for value in row:
             Rational.of(most / value)
             assert value.denominator <= MOST
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "most", "weights"),
+    [(10, 500, ("0.37", 1, "1/999983")), (3, 1_000, ("0.37", 1, "1/999983")), (2, 1, ("7/65537", "9/65521"))],
+)
+def test_costs_fit_the_wire_at_curators_of_a_smaller_bound_too(epsilon, most, weights):
+    parts = [RawTables(f"part {number}", (("x",),), weight=weight) for number, weight in enumerate(weights)]
+    tables = split(parts, SCHEMA, parse_rational(epsilon), most)
+    for smaller in {most, max(1, most - 1), 1}:
+        spent = Fraction(0)
+        for row in tables.epsilons:
+            spent += sum(row) * smaller / most
+            Rational.of(spent)
+
+
+def test_an_answer_beyond_all_counts_is_read_as_the_largest_number(monkeypatch):
+    question = RawTables("a", (("x",),)).questions(SCHEMA)[0]
+    values = np.array([[2.0**63], [-(2.0**63)], [0.0], [1.0], [2.0]])
+    body = CountsBody((question.partition,), None)
+    table = read_table(question, CountsAnswer(body, values, (5,), "mass", Fraction(1)), 0, SCHEMA, 1)
+    assert table.values.tolist() == [2.0**53, -(2.0**53), 0, 1, 2]
+
+
+class Tabled:
+    """A result of one table."""
+
+    def __init__(self, frames):
+        self.frames = frames
+
+    def to_frames(self):
+        return self.frames
+
+
+def test_files_of_tables_have_names_of_their_own_and_no_formula(tmp_path):
+    frame = pl.DataFrame(
+        {"=name": ["=cmd|'/c calc'!A0", "-1", "-1 to 0", "a;=b", None], "x": [1.0, nan, inf, -2.0, 0.0]}
+    )
+    names = ["../up", "a/b", "A/b", "\u6f22" * 200, "q" * 3000, "q" * 3001, "a", "a-t"]
+    parts = tuple(RawTables(name, (("x",),)) for name in names)
+    study = Analyses(parts, {}, SCHEMA, (), Pooling("sum"), Fraction(1), {}, {}, "")
+    results = {name: Tabled({"t": frame}) for name in names} | {
+        "a": Tabled({"t-t": frame}),
+        "a-t": Tabled({"t": frame}),
+    }
+    vars(study)["results"] = results
+    files = table_files(study)
+    assert len({name.casefold() for name in files}) == len(names)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert (tmp_path / name).resolve().parent == tmp_path
+    assert files["---up-t.csv"].decode().splitlines() == [
+        "'=name,x",
+        "'=cmd|'/c calc'!A0,1.0",
+        "-1,",
+        "'-1 to 0,",
+        "a;'=b,-2.0",
+        ",0.0",
+    ]
 
 
 def test_an_epsilon_too_small_for_so_many_tables_is_refused_before_anything_is_asked():

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,3 +180,24 @@ def test_a_result_has_a_cross_table_intervals_and_the_doubtful_cells():
     assert result.to_frames()["counts"].height == 5 * 6
     assert "up to 3 records" in " ".join(result.methods())
     json.dumps(result.to_builtins(), allow_nan=False)
+
+
+def test_columns_of_numbers_keep_their_type_where_many_rows_have_no_share():
+    counts = part(by=["age"], bins={"age": 200}, where={"sex": "f"})
+    bins = counts.questions(SCHEMA)[0].factors[0]
+    sites = {}
+    for site, count in (("empty", 0.0), ("full", 9.0)):
+        table = NoisyTable((Axis.of(bins, SCHEMA),), np.full(len(bins.edges) + 2, count), NoiseLaw(1.0), 1, 1, 5.0)
+        sites[site] = [table]
+    frames = counts.read(TableAnswers(SCHEMA, 1, sites["empty"], sites)).to_frames()
+    assert frames["counts"].schema["share"] == frames["counts_by_site"].schema["share"] == pl.Float64
+
+
+def test_variables_that_are_named_as_columns_of_numbers_keep_their_levels():
+    schema = Schema((CategoricalAttribute("site", ("a", "b")), CategoricalAttribute("low", ("x",))), "y", ("n", "p"))
+    counts = part(by=["site", "low"])
+    axes = tuple(Axis.of(bins, schema) for bins in counts.questions(schema)[0].factors)
+    table = NoisyTable(axes, np.ones((4, 3)), NoiseLaw(1.0))
+    frames = counts.read(TableAnswers(schema, 1, [table], {"north": [table], "south": [table]})).to_frames()
+    assert frames["counts"]["low (variable)"][0] == "x"
+    assert frames["counts_by_site"].columns[:3] == ["site", "site (variable)", "low (variable)"]

@@ -117,3 +117,26 @@ def test_simulated_noise_has_the_law():
 
     assert p_value(4.0) > 1e-9
     assert p_value(4.4) < 1e-9
+
+
+@pytest.mark.parametrize(("scale", "draws"), [(10.0, 100.0), (10.5, 37.25), (60.0, 300.0)])
+def test_a_wide_law_is_inverted_from_its_characteristic_function(monkeypatch, scale, draws):
+    law = NoiseLaw(scale, draws)
+    monkeypatch.setattr("learner_node.analyses.noise_law._DIRECT", 10**12)
+    direct = law.pmf
+    monkeypatch.setattr("learner_node.analyses.noise_law._DIRECT", 0)
+    np.testing.assert_allclose(NoiseLaw(scale, draws).pmf, direct, atol=1e-13)
+
+
+def test_a_margin_of_many_cells_at_several_sites_has_a_quantile_without_much_memory():
+    # one by one, the masses of this law need gigabytes
+    law = NoiseLaw(100.0, 4 * 2_000.0)
+    assert law.quantile(0.975) == pytest.approx(1.96 * law.variance**0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "draws"), [(1e6, 3.0), (4e9, 2.0), (4e9, 1.5), (40.0, 1e7)])
+def test_noise_wider_than_memory_has_quantiles_that_hold(scale, draws):
+    law, unit = NoiseLaw(scale, draws), NoiseLaw(1e3, draws)
+    expected = unit.quantile(0.975) * scale / 1e3
+    assert expected * 0.999 <= law.quantile(0.975) <= expected * 1.01
+    assert law.quantile(0.025) == -law.quantile(0.975)
