@@ -124,6 +124,7 @@ class ReleaseKind:
     of_steps: Callable[[Counts, Counts | None, int, int], Counts] | None = None
     ranged: bool = False  # whether a body may state the largest squared error
     reads_label: bool = True  # whether it hangs on labels; where it does not, they may change and no number moves
+    reads_outcomes: bool = False  # whether partitions may read outcomes and the label; its words then say so
 
 
 _BINARY = "a label of two classes"
@@ -196,5 +197,6 @@ RELEASE_KINDS: dict[str, ReleaseKind] = {
         label="any label",
         words="counts of the records, which may be grouped by label and outcomes,",
         of_errors=_mass,
+        reads_outcomes=True,
     ),
 }

@@ -300,8 +300,8 @@ def _read_partitions(
             numbers = f" of {columns} numbers" if columns > _PAIR else ""
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
         partition.check(schema, where)
-        if not kind.reads_label and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
-            # The release promises that no number hangs on a label.
+        if not kind.reads_outcomes and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
+            # A steward who does not allow outcome_counts, or approves of another release, has agreed to none.
             limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
         partitions.append(partition)

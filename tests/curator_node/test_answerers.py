@@ -123,7 +123,7 @@ def queries(draw):
     """A lawful body and its planned query, of any partition kind and any release kind for two classes."""
     release = draw(st.sampled_from(FITTING))
     of_labels = cross_bins(st.one_of(feature_bins, st.just(FeatureBins(attribute="sick", edges=()))))
-    lawful = st.one_of(of_labels, partitions) if RELEASE_KINDS[release].reads_label else partitions
+    lawful = st.one_of(of_labels, partitions) if RELEASE_KINDS[release].reads_outcomes else partitions
     workload = tuple(draw(st.lists(lawful, min_size=1, max_size=4)))
     wants = RELEASE_KINDS[release].wants_hypothesis
     given_ = draw(st.booleans()) if wants is None else wants

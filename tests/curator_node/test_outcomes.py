@@ -191,7 +191,7 @@ def test_one_table_of_delayed_entry_moves_by_one_and_two_tables_by_two():
 
 @settings(max_examples=40, deadline=None)
 @given(cases)
-def test_a_release_that_reads_no_label_refuses_what_does(case):
+def test_only_tables_of_outcomes_read_what_is_no_attribute(case):
     schema, table, _ = case
     beyond = {bins.attribute for bins in (*table.factors, *(term.bins for term in table.within))} - {"x", "g"}
     assert set(table.beyond_attributes(schema)) == beyond
@@ -199,9 +199,12 @@ def test_a_release_that_reads_no_label_refuses_what_does(case):
     release = TableQuestion(table.factors, table.within).release(schema)
     assert release == ("outcome_counts" if beyond else "mass")
     assert read(table, schema, release).partitions == (table,)
-    if beyond:
+    for other in ("mass", "class_counts" if schema.classes else "label_total"):
+        if not beyond:
+            assert read(table, schema, other).partitions == (table,)
+            continue
         with pytest.raises(RemoteProtocolError) as caught:
-            read(table, schema, "mass")
+            read(table, schema, other)
         assert (caught.value.code, caught.value.field) == (RefusalCode.BAD_QUERY, "body.partitions[0]")
 
 

@@ -318,7 +318,7 @@ def counts_queries_of(draw, schema, *, release=None, partitions=None, hypotheses
     steps = draw(st.sampled_from([1, 2, 100])) if kind.of_steps else 1
     if partitions is None:
         partitions = partitions_of(schema)
-        if kind.reads_label:
+        if kind.reads_outcomes:
             partitions = st.one_of(cross_bins_of(schema, outcomes=True), partitions)
     workload = draw(st.lists(partitions, min_size=1, max_size=3))
     planned = PlannedCounts(

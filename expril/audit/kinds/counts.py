@@ -141,7 +141,7 @@ def examples_of(release: str) -> Sequence[Example]:
     fitting = [schema for schema in _SCHEMAS if kind.fits(schema)]
     if not fitting:
         return ()
-    if kind.reads_label and not kind.wants_hypothesis and kind.columns(fitting[0]) == 1:
+    if kind.reads_outcomes:
         return _outcome_examples(release)
     # About as many numbers, whatever the columns.
     short = _SHORT if release == "mass" else _SHORT[:1] if kind.columns(fitting[0]) == 1 else _SHORT[1:]
