@@ -11,6 +11,7 @@ sum Y_(j+1) - f N, and the interval is Fieller's and Wilson's.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +126,10 @@ class Hazards:
 
     def display(self) -> Floats:
         """Hazards of the smooth counts, (L, K), in 0 ... 1; exact without noise."""
+        return self._display
+
+    @cached_property
+    def _display(self) -> Floats:
         smooth = self.counts.smooth
         events, risk = self.events @ smooth, self.risk @ smooth
         hazards = np.divide(events, risk, out=np.zeros_like(events), where=risk > 0)
@@ -148,6 +153,7 @@ class Hazards:
         others = np.where(total > 0.99, others * 0.99 / np.maximum(total, 1e-9), others)
         return np.concatenate([tilted[..., None], others * (1.0 - tilted[..., None])], axis=2)
 
+    @cached_property
     def shares(self) -> tuple[float, Floats]:
         """Number of records, and the share of those alive that each bin observes, (L,) in (0, 1]."""
         smooth = self.counts.smooth
@@ -160,29 +166,48 @@ class Hazards:
             shares[index] = shares[index - 1] if index else 1.0
         return total, np.clip(shares, min(1.0, 1.0 / total), 1.0)
 
+    def _along(self, places: Floats) -> tuple[Floats, Floats]:
+        """Hazards (M, L, K) at places of the path, and numbers expected at risk, (M, L)."""
+        total, shares = self.shares
+        path = self.path(places)
+        before = np.cumprod(1.0 - path.sum(axis=2), axis=1)
+        before = np.maximum(np.concatenate([np.ones((len(before), 1)), before[:, :-1]], axis=1), 1e-300)
+        return path, total * before * shares
+
+    @cached_property
+    def _first_places(self) -> tuple[Floats, Floats]:
+        """The whole path, which all functionals share."""
+        return self._along(_PATH)
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        """Maps of events and of numbers at risk, (L K, cells)."""
+        shape = (self.events.shape[0] * self.events.shape[1], -1)
+        return self.events.reshape(shape), self.risk.reshape(shape)
+
     def interval(self, functional: Functional, *, sampling: bool = True, critical: float = Z) -> tuple[float, float]:
         """Ends of the interval of one functional; of these records alone without `sampling`."""
         if self.counts.noise.exact and not sampling:
             value = self.value(functional)
             return value, value
-        total, shares = self.shares()
-        noise, causes = self.counts.noise, len(self.events[0])
+        noise, (events, risk) = self.counts.noise, self._maps
         most = self.counts.most_records_per_unit if sampling else 0
 
         def scores(places: Floats) -> tuple[Floats, Floats, Floats]:
-            path = self.path(places)
+            path, at_risk = self._first_places if places is _PATH else self._along(places)
             values, slopes = functional(path)
-            before = np.cumprod(1.0 - path.sum(axis=2), axis=1)
-            before = np.maximum(np.concatenate([np.ones((len(before), 1)), before[:, :-1]], axis=1), 1e-300)
-            weights = slopes / (before * shares)[..., None]
+            weights = slopes / at_risk[..., None]
             weights /= np.maximum(np.abs(weights).max(axis=(1, 2), keepdims=True), 1e-300)
-            flat = (len(path), self.counts.bins * causes)
-            coefficients = weights.reshape(flat) @ self.events.reshape(flat[1], -1)
-            coefficients -= (weights * path).reshape(flat) @ self.risk.reshape(flat[1], -1)
-            spread = (weights**2 * path).sum(axis=2) - (weights * path).sum(axis=2) ** 2
-            variance = most * (total * before * shares * spread).sum(axis=1)
-            variance += noise.variance * (coefficients**2).sum(axis=1)
-            fourth = noise.kurtosis * noise.variance**2 * (coefficients**4).sum(axis=1)
+            scaled = weights * path
+            flat = (len(path), len(events))
+            coefficients = weights.reshape(flat) @ events - scaled.reshape(flat) @ risk
+            variance = np.zeros(len(path))
+            if most:
+                spread = (weights * scaled).sum(axis=2) - scaled.sum(axis=2) ** 2
+                variance += most * (at_risk * spread).sum(axis=1)
+            squares = coefficients**2
+            variance += noise.variance * squares.sum(axis=1)
+            fourth = noise.kurtosis * noise.variance**2 * (squares**2).sum(axis=1)
             deviation = np.sqrt(np.maximum(variance, 1e-300))
             return values, coefficients @ self.counts.cells / deviation, noise_limit(variance, fourth, critical)
 

@@ -14,8 +14,8 @@ Z = float(ndtri(0.975))
 _MOST_EXCESS = 6.0
 """Excess kurtosis up to which the expansion is used."""
 _POINTS = 41
-_TURNS = 4
-_FINE = 1e-3
+_TURNS = 3
+_FINE = 0.02
 """Change of a standardised score between neighbours below which nothing is looked at more closely."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,13 +174,20 @@ class _Curve:
     counts: ExitCounts
     causes: tuple[int, ...] | None
 
-    @property
+    @cached_property
     def middle(self) -> Hazards:
+        """Hazards where the censored miss half of their bin."""
         return Hazards.of(self.counts, self.causes)
+
+    @cached_property
+    def extremes(self) -> tuple[Hazards, Hazards]:
+        """Hazards as rare and as common as times of censoring within bins may make them."""
+        rare, common = (Hazards.extreme(self.counts, self.causes, common=common) for common in (False, True))
+        return rare, common
 
     def bounded(self, functional: Functional) -> Interval:
         """A value with an interval of the population that holds for any times of censoring within bins."""
-        rare, common = (Hazards.extreme(self.counts, self.causes, common=common) for common in (False, True))
+        rare, common = self.extremes
         return bounded_interval(rare, self.middle, common, functional)
 
     def quantity(self, functional: Functional) -> Quantity:
