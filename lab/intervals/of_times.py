@@ -5,14 +5,14 @@ It is a module of its own, as that of each sort of analysis, so that `cases` is 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, inf, log
 
 import numpy as np
 
 from lab.intervals.answers import Columns
 from lab.intervals.case import WHOLE_LINE, Case, PartCase
 from lab.intervals.design import Condition
-from learner_node.analyses.part import Estimate
+from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.survival import Survival
 from learner_node.analyses.survival_estimates import Quantity
 from learner_node.analyses.survival_result import SurvivalResult
@@ -40,6 +40,7 @@ class Course:
     other: float  # rate of the second cause
     lumpy: bool  # half of the group's censoring comes shortly after a bin begins, all in one moment
     share: float = 0.5  # of the second group
+    unlike: bool = False  # the first group is censored shortly before bins end, the second shortly after they begin
 
     def draw(self, rng: np.random.Generator, size: int) -> Columns:
         """Independent records."""
@@ -51,6 +52,9 @@ class Course:
             width = HORIZON / BINS
             lumps = np.floor(censored / width) * width + 0.1
             censored = np.where(rng.random(size) < 0.5, lumps, censored)
+        if self.unlike:
+            width = HORIZON / BINS
+            censored = np.floor(censored / width) * width + np.where(arm == 1, 0.01, 0.99) * width
         months = np.minimum(np.minimum(death, transfer), censored)
         cause = np.where(months == death, 1.0, np.where(months == transfer, 2.0, 0.0))
         return {"arm": arm, "months": months, "exit": cause}
@@ -66,6 +70,7 @@ class Course:
         share = self.rate / total
         truths = {f"survival at {time:g}": self.survival(time) for time in (2.0, 6.0, 10.0)}
         truths |= {"cumulative incidence at 6": share * (1.0 - self.survival(6.0)), "hazard ratio": log(self.ratio)}
+        truths |= {"hazard ratio, unlike censoring": log(self.ratio), "rate": self.rate}
         truths |= {"median": log(2.0) / total, "restricted mean": (1.0 - self.survival(HORIZON)) / total}
         return truths
 
@@ -93,7 +98,20 @@ def _estimates(result: SurvivalResult) -> Iterator[tuple[str, Estimate]]:
     group = result.estimates.groups[0]
     mean = group.mean.population
     yield "restricted mean", Estimate(mean.value, *group.mean_span)
+    yield "rate", group.rate.population
     yield "hazard ratio", _logarithm(result.estimates.comparisons[0].ratio.population)
+
+
+def _estimates_unlike(result: SurvivalResult) -> Iterator[tuple[str, Estimate]]:
+    """Those that hold whatever the times of censoring in bins of each group, of the population."""
+    for name, estimate in _estimates(result):
+        if name != "hazard ratio" and estimate.of == POPULATION:
+            yield name, estimate
+    comparison = result.estimates.comparisons[0]
+    yield (
+        "hazard ratio, unlike censoring",
+        _logarithm(Estimate(comparison.ratio.population.value, *comparison.ratio_span)),
+    )
 
 
 def _test(result: SurvivalResult) -> Iterator[tuple[str, float | None]]:
@@ -101,26 +119,36 @@ def _test(result: SurvivalResult) -> Iterator[tuple[str, float | None]]:
         yield "log-rank", result.estimates.test.p
 
 
+def _test_unlike(result: SurvivalResult) -> Iterator[tuple[str, float | None]]:
+    if result.estimates.test is not None:
+        yield "log-rank, unlike censoring", result.estimates.test.p_any
+
+
 def _ranges(quantity: str, _condition: Condition) -> tuple[float, float]:
     if quantity.startswith(("survival", "cumulative")):
         return 0.0, 1.0
+    if quantity == "rate":
+        return 0.0, inf
     return (0.0, HORIZON) if quantity in ("median", "restricted mean") else WHOLE_LINE
 
 
 def _unsure(quantity: str, of: str, condition: Condition) -> bool:
-    """Bins bound a median and a mean, whose intervals hold every course within bins; few records are coarse."""
+    """Intervals of the population hold every course within bins, or all times of censoring; few records are coarse."""
     few = condition.size * condition.sites < 1_000
-    return few or quantity in ("median", "restricted mean") or of == "these records"
+    return few or of == "these records" or quantity in ("median", "restricted mean", "rate") or "unlike" in quantity
 
 
 COURSES = {
     "equal groups, even censoring": Course(0.08, 1.0, 0.0, lumpy=False),
     "hazard ratio 2, lumps of censoring": Course(0.05, 2.0, 0.05, lumpy=True, share=0.3),
+    "equal groups, censored unlike": Course(0.08, 1.0, 0.0, lumpy=False, unlike=True),
 }
 
 
 def _case(course: Course) -> PartCase:
     part = Survival("survival", group="arm", cause=None if not course.other else "death")
+    if course.unlike:
+        return PartCase(part, SCHEMA, course.draw, _estimates_unlike, course.truths, _ranges, _test_unlike, _unsure)
     nulls = _test if course.ratio == 1.0 else lambda _result: ()
     return PartCase(part, SCHEMA, course.draw, _estimates, course.truths, _ranges, nulls, _unsure)
 

@@ -82,18 +82,22 @@ class ExitCounts:
                 chosen[index, index + 2 :] = 0.0
         return chosen.reshape(self.bins, -1)
 
-    def risk_map(self, missed: float | Floats = ACTUARIAL, waited: float = ACTUARIAL) -> Floats:
+    def risk_map(
+        self, missed: float | Floats = ACTUARIAL, waited: float = ACTUARIAL, cause: int | None = None
+    ) -> Floats:
         """The part of each bin for which a cell's records are at risk, (L, cells).
 
         Args:
             missed: part of the bin that the censored miss: 1 if all leave at its start, 0 at its end; or (L,).
             waited: part of the bin before which its late entrants come.
+            cause: the only one whose events are not taken as censored; None: no event is.
         """
+        censored = [self.causes] if cause is None else [index for index in range(self.causes + 1) if index != cause]
         parts = np.zeros((self.bins, *self.values.shape))
         misses = np.broadcast_to(missed, self.bins)
         for index in range(self.bins):
             parts[index, ..., index:, :] = 1.0
-            parts[index, ..., index, self.causes] = 1.0 - misses[index]
+            parts[index, ..., index, censored] = 1.0 - misses[index]
             if self.late_entry:
                 parts[index, index + 2 :] = 0.0
                 parts[index, index + 1] -= waited
@@ -101,13 +105,18 @@ class ExitCounts:
                 parts[index, index + 1] = np.maximum(parts[index, index + 1], 0.0)
         return parts.reshape(self.bins, -1)
 
-    def time_map(self) -> Floats:
-        """Person-time before the horizon of a record of each cell, with exits and entries in the middle of bins."""
+    def time_map(self, missed: float = ACTUARIAL) -> Floats:
+        """Person-time before the horizon of a record of each cell, with events in the middle of bins.
+
+        Args:
+            missed: part of the bin that the censored miss, and before which late entrants come.
+        """
         starts = np.concatenate([[0.0], self.ends[:-1]])
         middles = np.append(starts + self.widths / 2, self.ends[-1])
-        times = np.broadcast_to(middles[:, None], self.values.shape[-2:])
+        times = np.repeat(middles[:, None], self.causes + 1, axis=1)
+        times[:-1, self.causes] = starts + (1.0 - missed) * self.widths
         if self.late_entry:
-            entries = np.concatenate([[0.0], middles])
+            entries = np.concatenate([[0.0], starts + missed * self.widths, [self.ends[-1]]])
             times = np.maximum(times[None] - entries[:, None, None], 0.0)
         return times.reshape(-1).copy()
 

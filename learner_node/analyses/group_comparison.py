@@ -7,17 +7,18 @@ log-rank test, and the score of grouped proportional hazards (Prentice and Gloec
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, lsq_linear
 from scipy.special import gammaincc
 
-from learner_node.analyses.exit_counts import ExitCounts
-from learner_node.analyses.hazard_functionals import Interval
+from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
+from learner_node.analyses.hazard_functionals import Interval, one_sided_critical
 from learner_node.analyses.inference import linear_p
-from learner_node.analyses.score_interval import noise_limit, score_interval
+from learner_node.analyses.score_interval import Z, noise_limit, score_interval
 
 Floats = NDArray[np.float64]
 _FURTHEST = 8.0
@@ -32,7 +33,9 @@ class LogRank:
 
     statistic: float  # about chi-squared under the null, which holds the noise
     df: int
-    p: float
+    p: float  # the largest where censoring within each bin is at like times in all groups, whichever they are
+    p_even: float  # where it is even within bins
+    p_any: float  # the largest whatever the times of censoring in bins of each group
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class Ratio:
     high: float
     variance: float = np.inf  # of the logarithm: sampling and noise
     noise_variance: float = 0.0  # the noise's part
+    any_low: float = -np.inf  # with any times of censoring in bins, of each group
+    any_high: float = np.inf
 
 
 def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     """Test that hazards of all groups are the same in every bin, for one cause (None: any event)."""
     events = [group.event_map(cause) for group in groups]
-    risks = [group.risk_map() for group in groups]
+    risks = [group.risk_map(cause=cause) for group in groups]
     deaths = np.array([m @ g.smooth for m, g in zip(events, groups, strict=True)])
     at_risk = np.array([m @ g.smooth for m, g in zip(risks, groups, strict=True)])
     total, died = at_risk.sum(axis=0), deaths.sum(axis=0)
@@ -70,23 +75,46 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     count = len(groups)
     scores = np.zeros(count)
     maps: list[Floats] = []  # of group h's cells to all scores
+    shifts: list[Floats] = []  # (count, L): by how much censoring of group h in each bin moves scores at most
     for index, group in enumerate(groups):
         part = events[index] - hazard[:, None] * risks[index]
         indicator = np.zeros((count, 1))
         indicator[index] = 1.0
-        maps.append(((indicator - share) * weights) @ part)
+        leading = (indicator - share) * weights
+        maps.append(leading @ part)
         scores += maps[-1] @ group.cells
+        shifts.append(leading * hazard * _doubt(group, cause))
     squares = weights**2 * information * most
     sampling = np.diag((share * squares).sum(axis=1)) - (share * squares) @ share.T
     covariance = sampling + sum(noise.variance * m @ m.T for m in maps)
+    alike: Floats = np.sum(shifts, axis=0)
     if count == 2:
         variance = float(covariance[0, 0])
         coefficients = np.concatenate([m[0] for m in maps])
-        p = linear_p(np.array(scores[0]), coefficients, np.array(max(float(sampling[0, 0]), 0.0)), noise)
-        return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, float(p))
+        reach = [0.0, float(np.abs(alike[0]).sum()), sum(float(np.abs(shift[0]).sum()) for shift in shifts)]
+        nearest = np.maximum(abs(float(scores[0])) - np.array(reach), 0.0)
+        normal = np.full(3, max(float(sampling[0, 0]), 0.0))
+        p_even, p, p_any = linear_p(nearest, np.tile(coefficients, (3, 1)), normal, noise).tolist()
+        return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
     inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
     statistic = float(scores @ inverse @ scores)
-    return LogRank(statistic, count - 1, float(gammaincc((count - 1) / 2, max(statistic, 0.0) / 2)))
+    least = [_least_statistic(scores, inverse, part) for part in (alike, np.hstack(shifts))]
+    p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
+    return LogRank(statistic, count - 1, p, p_even, p_any)
+
+
+def _doubt(group: ExitCounts, cause: int | None) -> Floats:
+    """By how much numbers at risk may differ from actuarial ones, (L,), for times of censoring within bins."""
+    doubt: Floats = (group.risk_map(0.0, 0.0, cause) - group.risk_map(1.0, 1.0, cause)) @ group.smooth / 2
+    return doubt
+
+
+def _least_statistic(scores: Floats, inverse: Floats, shifts: Floats) -> float:
+    """The least statistic of scores that are moved by a sum of `shifts`, each between -1 and 1 times."""
+    values, vectors = np.linalg.eigh(inverse)
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    nearest = lsq_linear(root @ shifts, -root @ scores, (-1.0, 1.0))
+    return 2.0 * float(nearest.cost)
 
 
 def _steadied(
@@ -104,15 +132,23 @@ def _steadied(
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two groups, of which the second's cumulative hazards are exp(beta) times the first's in every bin."""
+    """Two groups, of which the second's cumulative hazards are exp(beta) times the first's in every bin.
+
+    `missed` is the part of its bin that a censored record misses, of each group.
+    """
 
     first: ExitCounts
     second: ExitCounts
     cause: int | None
+    missed: tuple[float, float] = (ACTUARIAL, ACTUARIAL)
 
-    def scores(self, betas: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Score, its sampling and noise variance and fourth cumulant, and the information, at logarithms of ratios."""
-        maps = [(group.event_map(self.cause), group.risk_map()) for group in (self.first, self.second)]
+    @cached_property
+    def _prepared(self) -> tuple[list[tuple[Floats, Floats]], Floats, Floats]:
+        """Maps of events and numbers at risk of each group, and both steadied, (2, L)."""
+        maps = [
+            (group.event_map(self.cause), group.risk_map(part, part, self.cause))
+            for group, part in zip(self._groups, self.missed, strict=True)
+        ]
         smooth = [(events @ g.smooth, risk @ g.smooth) for (events, risk), g in zip(maps, self._groups, strict=True)]
         deaths = np.array([np.minimum(events, risk) for events, risk in smooth])
         at_risk = np.maximum(np.array([risk for _, risk in smooth]), _NONE)
@@ -120,6 +156,11 @@ class _Pair:
             rates = deaths.sum(axis=1, keepdims=True) / at_risk.sum(axis=1, keepdims=True)
             steady = deaths / (deaths + self.first.noise.variance)
             deaths = np.minimum(steady * deaths + (1.0 - steady) * rates * at_risk, at_risk)
+        return maps, deaths, at_risk
+
+    def scores(self, betas: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Score, its sampling and noise variance and fourth cumulant, and the information, at logarithms of ratios."""
+        maps, deaths, at_risk = self._prepared
         ratio = np.exp(betas)[:, None]
         base = _base_hazards(deaths, at_risk, ratio)
         cumulative = np.stack([base, ratio * base])
@@ -144,56 +185,117 @@ class _Pair:
         slope = (efficient if noise.exact else efficient * clear).sum(axis=1)
         return score, np.stack([most * squares.sum(axis=1), variance]), fourth, slope
 
+    @cached_property
+    def on_grid(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Scores on the grid on which one begins."""
+        return self.scores(_GRID)
+
     @property
     def _groups(self) -> tuple[ExitCounts, ExitCounts]:
         return self.first, self.second
 
 
 def _base_hazards(deaths: Floats, at_risk: Floats, ratio: Floats) -> Floats:
-    """The first group's cumulative hazards (M, L) of greatest likelihood at each ratio (M, 1), by bisection."""
+    """The first group's cumulative hazards (M, L) of greatest likelihood at each ratio (M, 1).
+
+    Newton's steps for the logarithm of an equation that is near to a straight line, kept between two ends that close.
+    """
     low = np.full((len(ratio), deaths.shape[1]), -40.0)
     high = np.full_like(low, 6.0)
+    target = np.log(at_risk[0] + ratio * at_risk[1])
+    with np.errstate(divide="ignore"):
+        place = np.clip(np.log(deaths.sum(axis=0)) - target, low, high)
     for _ in range(60):
-        middle = (low + high) / 2
-        cumulative = np.exp(middle)
-        first = deaths[0] / -np.expm1(-cumulative) - at_risk[0]
-        second = deaths[1] / np.maximum(-np.expm1(-ratio * cumulative), 1e-300) - at_risk[1]
-        rising = first + ratio * second > 0
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    hazards: Floats = np.exp((low + high) / 2)
+        first = np.exp(place)
+        second = ratio * first
+        dying = np.maximum(-np.expm1(-first), 1e-300), np.maximum(-np.expm1(-second), 1e-300)
+        parts = deaths[0] / dying[0], ratio * deaths[1] / dying[1]
+        total = np.maximum(parts[0] + parts[1], 1e-300)
+        gap = np.log(total) - target
+        low, high = np.where(gap > 0, place, low), np.where(gap > 0, high, place)
+        falls = parts[0] * first * (1.0 / dying[0] - 1.0) + parts[1] * second * (1.0 / dying[1] - 1.0)
+        step = place + gap / np.maximum(falls / total, 1e-9)
+        after = np.where((step > low) & (step < high), step, (low + high) / 2)
+        moved = np.abs(after - place).max()
+        place = after
+        if moved < 1e-12:
+            break
+    hazards: Floats = np.exp(place)
     return hazards
 
 
-def hazard_ratio(first: ExitCounts, second: ExitCounts, cause: int | None = None, *, sampling: bool = True) -> Ratio:
+def hazard_ratio(
+    first: ExitCounts, second: ExitCounts, cause: int | None = None, *, sampling: bool = True, even: bool = False
+) -> Ratio:
     """The logarithm of the second group's hazard over the first's, proportional in all bins, with a 95 % interval.
+
+    The population's interval holds whether records are censored at starts or at ends of bins, if alike in both groups.
+    Its ends are those of the two extremes, with the critical value of Imbens and Manski. Value and variances take
+    censoring to be even. `any_low` and `any_high` hold whatever the times of censoring in bins of each group.
 
     Args:
         first: group of reference.
         second: the other group.
-        cause: of the events, None for any.
+        cause: of the events, None for any; exits by other causes are then as if censored.
         sampling: whether the interval is of the population, else of these records.
+        even: whether censoring is taken to be even within bins, as it always is for these records.
     """
     pair = _Pair(first, second, cause)
+    middle = _value(pair)
+    if even or not sampling:
+        return _with_ends(middle, _ends(pair, sampling=sampling))
+    low, high = _bounds(middle, [_Pair(first, second, cause, missed) for missed in ((1.0, 1.0), (0.0, 0.0))])
+    widest = _bounds(middle, [_Pair(first, second, cause, missed) for missed in ((1.0, 0.0), (0.0, 1.0))])
+    return replace(_with_ends(middle, (low, high)), any_low=min(low, widest[0]), any_high=max(high, widest[1]))
+
+
+def _bounds(even: Ratio, pairs: Sequence[_Pair]) -> tuple[float, float]:
+    """Ends that hold under both extremes and between them."""
+    critical = Z
+    if even.value is not None:
+        values = [_value(pair).value for pair in pairs]
+        gap = 0.0 if None in values else abs(values[1] - values[0])  # type: ignore[operator]
+        critical = one_sided_critical(gap / max(even.variance**0.5, 1e-12))
+    ends = [end for pair in pairs for end in _ends(pair, critical=critical)]
+    return min(ends), max(ends)
+
+
+def _with_ends(ratio: Ratio, ends: tuple[float, float]) -> Ratio:
+    if ratio.value is None:
+        return replace(ratio, low=ends[0], high=ends[1])
+    return replace(ratio, low=min(ends[0], ratio.value), high=max(ends[1], ratio.value))
+
+
+def _ends(pair: _Pair, *, sampling: bool = True, critical: float = Z) -> tuple[float, float]:
+    """Ends of the interval under a pair's convention; infinite where it goes on beyond what is looked at."""
 
     def scores(betas: Floats) -> tuple[Floats, Floats, Floats]:
-        score, variances, fourth, _ = pair.scores(betas)
+        score, variances, fourth, _ = pair.on_grid if betas is _GRID else pair.scores(betas)
         variance = np.maximum(variances[1] + (variances[0] if sampling else 0.0), 1e-12)
-        return betas, score / np.sqrt(variance), noise_limit(variance, fourth)
+        return betas, score / np.sqrt(variance), noise_limit(variance, fourth, critical)
 
     low, high = score_interval(scores, _GRID)
-    ends = (-np.inf if low <= -_FURTHEST else low, np.inf if high >= _FURTHEST else high)
-    score = pair.scores(_GRID)[0]
+    return -np.inf if low <= -_FURTHEST else low, np.inf if high >= _FURTHEST else high
+
+
+def _value(pair: _Pair) -> Ratio:
+    """Where the score is 0, with variances; ends are left open."""
+    score = pair.on_grid[0]
     crossing = np.flatnonzero((score[1:] <= 0) & (score[:-1] > 0))
-    if len(crossing) == 0 or (first.noise.exact and not _tells(pair)):
-        return Ratio(None, *ends)
+    if len(crossing) == 0 or (pair.first.noise.exact and not _tells(pair)):
+        return Ratio(None, -np.inf, np.inf)
     place = crossing[np.argmin(np.abs(_GRID[crossing]))]
-    value = float(brentq(lambda beta: pair.scores(np.array([beta]))[0][0], _GRID[place], _GRID[place + 1], xtol=1e-10))
+    left, right = score[place], score[place + 1]
+
+    def height(beta: float) -> float:  # at the ends as on the grid, since rounding may change a sign near 0
+        at_end = {_GRID[place]: left, _GRID[place + 1]: right}.get(beta)
+        return float(pair.scores(np.array([beta]))[0][0] if at_end is None else at_end)
+
+    value = float(brentq(height, _GRID[place], _GRID[place + 1], xtol=1e-10))
     _, at_value, _, information = pair.scores(np.array([value]))
     scale = max(float(information[0]) ** 2, 1e-300)
     noise_part = float(at_value[1, 0]) / scale
-    return Ratio(
-        value, min(ends[0], value), max(ends[1], value), float(at_value[0, 0]) / scale + noise_part, noise_part
-    )
+    return Ratio(value, -np.inf, np.inf, float(at_value[0, 0]) / scale + noise_part, noise_part)
 
 
 def _tells(pair: _Pair) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
-from learner_node.analyses.exit_counts import ExitCounts
+from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
 from learner_node.analyses.group_comparison import LogRank, Ratio, hazard_ratio, log_rank
 from learner_node.analyses.hazard_functionals import (
     Functional,
@@ -16,6 +16,7 @@ from learner_node.analyses.hazard_functionals import (
     Interval,
     bounded_interval,
     incidence_to,
+    one_sided_critical,
     restricted_mean,
     survival_to,
 )
@@ -81,6 +82,7 @@ class Comparison:
 
     name: str
     ratio: Quantity  # of hazards
+    ratio_span: tuple[float, float]  # interval of the ratio whatever the times of censoring in bins of each group
     sites: Mapping[str, Ratio]  # each site's logarithm
     between: BetweenSites | None
 
@@ -108,19 +110,27 @@ def estimates(
         if index != frame.reference:
             logs = [_ratio(frame, pooled, index, sampling=sampling) for sampling in (True, False)]
             quantity = Quantity(_of_ratio(logs[0], POPULATION), _of_ratio(logs[1], THESE))
-            by_site = {name: _ratio(frame, cells, index) for name, cells in sites.items()} if len(sites) > 1 else {}
+            by_site = (
+                {name: _ratio(frame, cells, index, even=True) for name, cells in sites.items()}
+                if len(sites) > 1
+                else {}
+            )
             between = between_sites(
                 [
                     SiteEstimate(name, ratio.value, ratio.variance, ratio.noise_variance)
                     for name, ratio in by_site.items()
                 ]
             )
-            comparisons.append(Comparison(group.name, quantity, by_site, between))
+            span = float(np.exp(logs[0].any_low)), float(np.exp(logs[0].any_high))
+            comparisons.append(Comparison(group.name, quantity, span, by_site, between))
     return SurvivalEstimates(frame, groups, test, tuple(comparisons))
 
 
-def _ratio(frame: Frame, cells: Sequence[GroupCounts], index: int, *, sampling: bool = True) -> Ratio:
-    return hazard_ratio(cells[frame.reference].counts, cells[index].counts, frame.cause, sampling=sampling)
+def _ratio(
+    frame: Frame, cells: Sequence[GroupCounts], index: int, *, sampling: bool = True, even: bool = False
+) -> Ratio:
+    reference = cells[frame.reference].counts
+    return hazard_ratio(reference, cells[index].counts, frame.cause, sampling=sampling, even=even)
 
 
 def _of_ratio(ratio: Ratio, of: str) -> Estimate:
@@ -265,9 +275,12 @@ def _mean_span(counts: ExitCounts, survival: Sequence[Quantity], mean: Interval)
 
 
 def _rate(counts: ExitCounts, events: Floats) -> Quantity:
-    """Events per unit of person-time before the horizon, exits in the middle of their bins."""
-    times, smooth = counts.time_map(), counts.smooth
-    exposure = float(times @ smooth)
+    """Events per unit of person-time before the horizon, events in the middle of their bins.
+
+    The population's interval holds wherever in their bins records are censored.
+    """
+    smooth = counts.smooth
+    exposure = float(counts.time_map() @ smooth)
     if exposure <= 0:
         nothing = Estimate(None, 0.0, np.inf)
         return Quantity(nothing, Estimate(None, 0.0, np.inf, THESE))
@@ -275,16 +288,25 @@ def _rate(counts: ExitCounts, events: Floats) -> Quantity:
     scale = max(value, 1.0 / exposure)
     places = np.concatenate([[0.0], scale * np.exp(np.linspace(-8.0, 8.0, 81))])
 
-    def ends(most: int) -> tuple[float, float]:
+    def ends(most: int, missed: float, critical: float = Z) -> tuple[float, float]:
+        times = counts.time_map(missed)
+        observed = max(float(times @ smooth), 0.0)
+
         def scores(rates: Floats) -> tuple[Floats, Floats, Floats]:
             weights = events[None] - rates[:, None] * times
             noise, fourth = _moments(counts, weights)
-            variance = np.maximum(noise + most * np.maximum(weights**2 @ smooth, rates * exposure), 1e-100)
-            return rates, weights @ counts.cells / np.sqrt(variance), noise_limit(variance, fourth)
+            sampling = np.maximum(weights**2 @ smooth, rates * observed)
+            variance = np.maximum(noise + most * sampling, 1e-100)
+            return rates, weights @ counts.cells / np.sqrt(variance), noise_limit(variance, fourth, critical)
 
         low, high = score_interval(scores, places)
         return low, np.inf if high >= places[-1] else high
 
-    sample = (value, value) if counts.noise.exact else ends(0)
-    population = ends(counts.most_records_per_unit)
-    return Quantity(Estimate(value, *population), Estimate(value, *sample, THESE))
+    sample = (value, value) if counts.noise.exact else ends(0, ACTUARIAL)
+    most = counts.most_records_per_unit
+    inner = ends(most, ACTUARIAL)
+    times = [max(float(counts.time_map(missed) @ smooth), 1e-9) for missed in (0.0, 1.0)]
+    gap = float(events @ smooth) * (1.0 / times[1] - 1.0 / times[0])
+    critical = one_sided_critical(gap / max((inner[1] - inner[0]) / (2 * Z), 1e-12))
+    bounds = [*ends(most, 0.0, critical), *ends(most, 1.0, critical)]
+    return Quantity(Estimate(value, min(bounds), max(bounds)), Estimate(value, *sample, THESE))

@@ -86,7 +86,9 @@ class SurvivalResult:
         frames["summary"] = pl.DataFrame(summary, infer_schema_length=None)
         if self.estimates.comparisons:
             compared = [
-                {"group": item.name} | _interval_columns("hazard_ratio", item.ratio)
+                {"group": item.name}
+                | _interval_columns("hazard_ratio", item.ratio)
+                | {"hazard_ratio_any_low": item.ratio_span[0], "hazard_ratio_any_high": item.ratio_span[1]}
                 for item in self.estimates.comparisons
             ]
             frames["comparisons"] = pl.DataFrame(compared, infer_schema_length=None)
@@ -96,7 +98,7 @@ class SurvivalResult:
         """The same as JSON."""
         frames = {name: [_finite(row) for row in frame.to_dicts()] for name, frame in self.to_frames().items()}
         test = self.estimates.test
-        log_rank = None if test is None else {"statistic": test.statistic, "df": test.df, "p": test.p}
+        log_rank = None if test is None else vars(test)
         sites = {
             item.name: {
                 "estimates": {name: _finite(vars(ratio)) for name, ratio in item.sites.items()},
@@ -175,7 +177,8 @@ class SurvivalResult:
             of bins hold for any times of censoring within bins. "These records" counts the noise alone.
             """,
             """
-            The restricted mean and the rate take events to be in the middle of their bins; a median is placed within
+            The restricted mean and the rate take events to be in the middle of their bins, and their intervals hold for
+            any times of censoring within bins; a median is placed within
             its bin by a straight line, and its interval by ends of bins.
             """,
         ]
@@ -184,7 +187,7 @@ class SurvivalResult:
                 """
                 Groups were compared by a log-rank test whose null law holds the noise, and by hazard ratios of grouped
                 proportional hazards (complementary log-log), both with bins weighted by the share of sampling in their
-                variance.
+                variance. Both hold whether records are censored early or late in a bin, if alike in all groups.
                 """
             )
         return [" ".join(text.split()).replace(" ,", ",") for text in texts]
@@ -260,8 +263,11 @@ class SurvivalResult:
         test = self.estimates.test
         if test is None:
             return []
-        p = f"p = {test.p:.3f}" if test.p >= 0.001 else "p < 0.001"
-        lines = [("Log-rank test, population:", f"chi-squared {test.statistic:.2f}, {test.df} df, {p}.")]
+        words = (
+            f"chi-squared {test.statistic:.2f}, {test.df} df, {_p(test.p)}; {_p(test.p_any)} should groups be censored "
+            "at unlike times within bins."
+        )
+        lines = [("Log-rank test, population:", words)]
         reference = self.estimates.groups[self.estimates.frame.reference].name
         for item in self.estimates.comparisons:
             words = f"{_plain(item.ratio.population)} in the population, {_plain(item.ratio.sample)} in these records."
@@ -289,6 +295,10 @@ def _number(estimate: Estimate) -> str:
 def _rounded(estimate: Estimate) -> str:
     reach = (estimate.high - estimate.low) / 2
     return f"{estimate.value:,.0f}" + (f" ± {reach:,.0f}" if reach >= 0.5 else "")
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
 def _percent(estimate: Estimate) -> str:
