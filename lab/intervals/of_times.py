@@ -60,8 +60,8 @@ class Course:
         return {"arm": arm, "months": months, "exit": cause}
 
     def survival(self, time: float) -> float:
-        """Of the first group: no event of any cause."""
-        return exp(-(self.rate + self.other) * time)
+        """Of the first group: no event of the cause that the curve is of; the other is as if censored."""
+        return exp(-self.rate * time)
 
     @property
     def truths(self) -> dict[str, float]:
@@ -69,9 +69,9 @@ class Course:
         total = self.rate + self.other
         share = self.rate / total
         truths = {f"survival at {time:g}": self.survival(time) for time in (2.0, 6.0, 10.0)}
-        truths |= {"cumulative incidence at 6": share * (1.0 - self.survival(6.0)), "hazard ratio": log(self.ratio)}
+        truths |= {"cumulative incidence at 6": share * (1.0 - exp(-6.0 * total)), "hazard ratio": log(self.ratio)}
         truths |= {"hazard ratio, unlike censoring": log(self.ratio), "rate": self.rate}
-        truths |= {"median": log(2.0) / total, "restricted mean": (1.0 - self.survival(HORIZON)) / total}
+        truths |= {"median": log(2.0) / self.rate, "restricted mean": (1.0 - self.survival(HORIZON)) / self.rate}
         return truths
 
 

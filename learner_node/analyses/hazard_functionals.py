@@ -102,10 +102,13 @@ class Hazards:
 
     @classmethod
     def of(cls, counts: ExitCounts, causes: tuple[int, ...] | None = None, missed: float = ACTUARIAL) -> "Hazards":
-        """Hazards of these causes (None: of any event), where the censored miss this part of their bin."""
+        """Hazards of these causes (None: of any event), where the censored miss this part of their bin.
+
+        Of one cause alone, exits by other causes are taken to be censored.
+        """
         events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
         # Bounds: late entrants are at risk for all of their bin where the censored are, too.
-        risk = counts.risk_map(missed, missed)
+        risk = counts.risk_map(missed, missed, _alone(causes))
         return cls(counts, events, np.repeat(risk[:, None], events.shape[1], axis=1))
 
     @classmethod
@@ -116,7 +119,7 @@ class Hazards:
         cause lies between d_k / R and d_k / (R - c R / (R - d)), and that of all between d / R and d / (R - c).
         """
         events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
-        late, early = counts.risk_map(0.0, 0.0), counts.risk_map(1.0, 1.0)
+        late, early = (counts.risk_map(missed, missed, _alone(causes)) for missed in (0.0, 1.0))
         if events.shape[1] > 1 and common:
             any_event = np.minimum(events.sum(axis=1) @ counts.smooth, 0.9 * late @ counts.smooth)
             start = np.maximum(late @ counts.smooth, 1e-9)
@@ -217,6 +220,11 @@ class Hazards:
 def _names(causes: tuple[int, ...] | None) -> tuple[int | None, ...]:
     """The causes, or None for any event."""
     return (None,) if causes is None else causes
+
+
+def _alone(causes: tuple[int, ...] | None) -> int | None:
+    """The cause if there is just one."""
+    return causes[0] if causes is not None and len(causes) == 1 else None
 
 
 def bounded_interval(low: Hazards, middle: Hazards, high: Hazards, functional: Functional) -> Interval:

@@ -352,3 +352,17 @@ def test_unlike_censoring_in_bins_is_within_the_wider_interval():
     three = log_rank([*groups, groups[0]])
     assert three.p < 1e-6
     assert three.p_any > 0.5
+
+
+def test_a_curve_of_one_cause_takes_other_causes_as_censored():
+    """Without a second cause, the same exits recorded as censored have the same curve and bounds."""
+    generator = np.random.default_rng(13)
+    cells = generator.poisson(30, (6, 3)).astype(float)
+    ends = tuple(np.arange(1.0, 6.0))
+    two = ExitCounts(cells, ends, NONE)
+    merged = ExitCounts(np.stack([cells[:, 0], cells[:, 1:].sum(axis=1)], axis=1), ends, NONE)
+    functional = survival_to(4)
+    assert Hazards.of(two, (0,)).value(functional) == pytest.approx(Hazards.of(merged).value(functional), abs=1e-12)
+    for common in (False, True):
+        hazards = Hazards.extreme(two, (0,), common=common), Hazards.extreme(merged, None, common=common)
+        assert np.allclose(*(item.interval(functional) for item in hazards), atol=1e-12)
