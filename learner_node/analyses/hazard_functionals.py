@@ -108,7 +108,7 @@ class Hazards:
         """
         events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
         # Bounds: late entrants are at risk for all of their bin where the censored are, too.
-        risk = counts.risk_map(missed, missed, _alone(causes))
+        risk = counts.risk_map(missed, missed, _sole_cause(causes))
         return cls(counts, events, np.repeat(risk[:, None], events.shape[1], axis=1))
 
     @classmethod
@@ -119,7 +119,7 @@ class Hazards:
         cause lies between d_k / R and d_k / (R - c R / (R - d)), and that of all between d / R and d / (R - c).
         """
         events = np.stack([counts.event_map(cause) for cause in _names(causes)], axis=1)
-        late, early = (counts.risk_map(missed, missed, _alone(causes)) for missed in (0.0, 1.0))
+        late, early = (counts.risk_map(missed, missed, _sole_cause(causes)) for missed in (0.0, 1.0))
         if events.shape[1] > 1 and common:
             any_event = np.minimum(events.sum(axis=1) @ counts.smooth, 0.9 * late @ counts.smooth)
             start = np.maximum(late @ counts.smooth, 1e-9)
@@ -222,7 +222,7 @@ def _names(causes: tuple[int, ...] | None) -> tuple[int | None, ...]:
     return (None,) if causes is None else causes
 
 
-def _alone(causes: tuple[int, ...] | None) -> int | None:
+def _sole_cause(causes: tuple[int, ...] | None) -> int | None:
     """The cause if there is just one."""
     return causes[0] if causes is not None and len(causes) == 1 else None
 
