@@ -11,19 +11,17 @@ from typing import Any
 import polars as pl
 
 from expril.report.document import Block, Heading, Text
-from expril.report.forest import forest_legend, forest_table
+from expril.report.forest import NOT_ESTIMABLE, forest_legend, forest_table
 from expril.report.numbers import plain_number
 from expril.report.table import text_table
 from learner_node.analyses.between_sites import SUM_ONLY, BetweenSites, SiteEstimate
-from learner_node.analyses.figures import between_sites_blocks, forest_row
+from learner_node.analyses.figures import between_sites_blocks, forest_row, p_equation, p_words
 from learner_node.analyses.inference import SignificanceTest
 from learner_node.analyses.noisy_table import NoisyTable
 from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.two_by_two import Measure
 
-_SMALL_P = 0.001
 ALL = "all records"
-NOT_ESTIMABLE = "not estimable"
 
 
 @dataclass(frozen=True)
@@ -237,15 +235,8 @@ def words(estimate: Estimate) -> str:
     if not estimate.estimable:
         return f"{NOT_ESTIMABLE}; anything is possible"
     high = f"{estimate.high:.3g}" if math.isfinite(estimate.high) else "no upper end"
-    p = "" if estimate.p is None else f", p {'' if estimate.p < _SMALL_P else '= '}{p_words(estimate.p)}"
+    p = "" if estimate.p is None else f", {p_equation(estimate.p)}"
     return f"{estimate.value:.3g} ({estimate.low:.3g} to {high}){p}".replace("-", "−")
-
-
-def p_words(p: float | None) -> str:
-    """A p-value as it is printed."""
-    if p is None or math.isnan(p):
-        return NOT_ESTIMABLE
-    return "< 0.001" if p < _SMALL_P else f"{p:.2g}"
 
 
 def test_words(test: SignificanceTest) -> str:

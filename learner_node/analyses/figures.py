@@ -10,6 +10,7 @@ from statistics import NormalDist
 
 from expril.report.document import Block, Heading, Legend, Text
 from expril.report.forest import (
+    NOT_ESTIMABLE,
     ForestRow,
     Form,
     difference_text,
@@ -35,6 +36,17 @@ def estimate_text(estimate: Estimate, *, log: bool = False) -> str:
     number = interval_text(estimate.value, estimate.low, estimate.high, form)
     p = "" if estimate.p is None else f", p {p_text(estimate.p)}"
     return f"{number}{p}, {estimate.of}"
+
+
+def p_words(p: float | None) -> str:
+    """A p-value in a table of tests, as a forest has it, or "not estimable" without one."""
+    return NOT_ESTIMABLE if p is None or math.isnan(p) else p_text(p)
+
+
+def p_equation(p: float) -> str:
+    """A p-value in a sentence: "p = 0.012", "p < 0.001"."""
+    text = p_text(p)
+    return f"p {text}" if text[0] in "<>" else f"p = {text}"
 
 
 def forest_row(

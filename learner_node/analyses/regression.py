@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
+from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
 from learner_node.analyses.part import LEVEL, Setting
 from learner_node.analyses.regression_design import (
@@ -163,15 +164,15 @@ class Regression(
 
     def _tables(
         self, tables: Sequence[NoisyTable], outcome: Outcome, axes: Sequence[Axis], blocks: Sequence[Block]
-    ) -> tuple[list[Floats], list[float]]:
-        """Counts (outcome cells, covariates' cells ...) of what counts, and the noise variance of a cell."""
-        values, variances = [], []
+    ) -> tuple[list[Floats], list[NoiseLaw]]:
+        """Counts (outcome cells, covariates' cells ...) of what counts, and the noise of a cell."""
+        values, laws = [], []
         for table, block in zip(tables, blocks, strict=True):
             cells = (*outcome.cells, *(self.covariates[index].cells(axes[index]) for index in block))
             counts = table.values[np.ix_(*cells)]
             values.append(counts.reshape(outcome.count, *counts.shape[len(outcome.cells) :]))
-            variances.append(table.noise.variance)
-        return values, variances
+            laws.append(table.noise)
+        return values, laws
 
     def _design(self, axes: Sequence[Axis], points: NDArray[np.intp]) -> Floats:
         """Design columns at points (N, d)."""
@@ -233,11 +234,11 @@ class Regression(
         )
 
     def _calibration(
-        self, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], variances: list[float]
+        self, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], laws: Sequence[NoiseLaw]
     ) -> Calibration:
         if len(blocks) == 1:
-            return Calibration.joint(levels, tables[0], variances[0])
-        return Calibration.pairs(Moments.of(levels, blocks, tables, variances))
+            return Calibration.joint(levels, tables[0], laws[0].variance, laws[0].kurtosis)
+        return Calibration.pairs(Moments.of(levels, blocks, tables, [law.variance for law in laws]))
 
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
         """The interval to expect around a ratio of 2, or a difference, for each covariate.
@@ -254,8 +255,7 @@ class Regression(
             shape = [levels[index] for index in block]
             even = np.full(shape, records / np.prod(shape))
             tables.append(shares.reshape(-1, *([1] * len(shape))) * even)
-        variances = [law.variance for law in setting.noises]
-        calibration = self._calibration(levels, blocks, tables, variances)
+        calibration = self._calibration(levels, blocks, tables, setting.noises)
         design = self._design(axes, calibration.points)
         rows = outcome.rows(self.model)
         solution = fit(rows, design, calibration, most_records=setting.most_records_per_unit)
@@ -318,12 +318,12 @@ def _assumed(outcome: Outcome, model: Model) -> Floats:
 
 
 def _site(
-    pooled: Calibration, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], variances: list[float]
+    pooled: Calibration, levels: Sequence[int], blocks: Sequence[Block], tables: list[Floats], laws: list[NoiseLaw]
 ) -> Calibration:
     """One site's answers with the reference of all sites together."""
     if len(blocks) == 1:
-        return Calibration.joint(levels, tables[0], variances[0])
-    moments = Moments.of(levels, blocks, tables, variances)
+        return Calibration.joint(levels, tables[0], laws[0].variance, laws[0].kurtosis)
+    moments = Moments.of(levels, blocks, tables, [law.variance for law in laws])
     return pooled.of_outcomes(moments.sums, np.broadcast_to(moments.variances, moments.sums.shape))
 
 

@@ -220,12 +220,13 @@ class Calibration:
     variances: Floats  # (K, q), of the noise
     features: Floats | None = None  # (N, q); None: the identity, each point is a cell that was counted
     reference: Floats | None = None  # (N,), adding up to 1, with features
+    kurtosis: float = 0.0  # excess, of the noise in each sum; sums of blocks add up many cells, whose noise is normal
 
     @classmethod
-    def joint(cls, levels: Sequence[int], table: Floats, variance: float) -> "Calibration":
-        """Of the full joint table (K, levels ...)."""
+    def joint(cls, levels: Sequence[int], table: Floats, variance: float, kurtosis: float = 0.0) -> "Calibration":
+        """Of the full joint table (K, levels ...), whose cells have noise of this variance and excess kurtosis."""
         sums = table.reshape(len(table), -1)
-        return cls(all_points(levels), sums, np.full(sums.shape, variance))
+        return cls(all_points(levels), sums, np.full(sums.shape, variance), kurtosis=kurtosis)
 
     @classmethod
     def pairs(cls, moments: Moments, *, independent: bool = False) -> "Calibration":
@@ -254,7 +255,7 @@ class Calibration:
 
     def of_outcomes(self, sums: Floats, variances: Floats) -> "Calibration":
         """The same reference with the answers of others, such as those of sites one by one."""
-        return Calibration(self.points, sums, variances, self.features, self.reference)
+        return Calibration(self.points, sums, variances, self.features, self.reference, self.kurtosis)
 
     def tilted(self, factors: Floats) -> "Calibration":
         """The same answers with a reference in which points (N,) are so many times as frequent, up to a constant."""

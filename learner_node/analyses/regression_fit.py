@@ -49,6 +49,7 @@ class Fit:
     coefficients: Floats  # (T + P,): intercepts of the rows, then of the design's columns; nan without a solution
     covariance: Floats  # of sampling and noise
     noise_covariance: Floats  # of the noise alone
+    noise_kurtosis: Floats  # (T + P,): excess, of the noise in each coefficient
     estimable: NDArray[np.bool_]  # (T + P,)
     information_noise: Floats  # (T + P,): relative noise in what the answers tell of each coefficient; inf if unknown
     records: float  # noisy number of records that count
@@ -162,13 +163,15 @@ class _Equations:
                 )
         return parts
 
-    def noise(self, coefficients: Floats) -> Floats:
-        """Covariance of the noise in the equations."""
-        total = np.zeros((self.size, self.size))
+    def noise(self, coefficients: Floats, inverse: Floats) -> tuple[Floats, Floats]:
+        """Covariance of the noise in the coefficients, and its excess kurtosis in each, (T + P,)."""
+        total, fourth = np.zeros((self.size, self.size)), np.zeros(self.size)
         if self.answers.variances.any():
             for part, variances in zip(self.record_sums(coefficients), self.answers.variances, strict=True):
-                total += part.T @ (variances[:, None] * part)
-        return total
+                moved = part @ inverse.T
+                total += moved.T @ (variances[:, None] * moved)
+                fourth += self.answers.kurtosis * (variances**2 @ moved**4)
+        return total, fourth / np.maximum(np.diag(total), 1e-150) ** 2
 
     def sampling(self, coefficients: Floats) -> Floats:
         """Covariance of the equations over samples of records: sum of their squares (White 1980).
@@ -255,6 +258,7 @@ def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int =
         np.full(size, np.nan),
         np.full((size, size), np.inf),
         np.full((size, size), np.inf),
+        np.zeros(size),
         np.zeros(size, bool),
         np.full(size, np.inf),
         records,
@@ -274,7 +278,7 @@ def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int =
         inverse: Floats = np.linalg.inv(slope).astype(np.float64)
     except np.linalg.LinAlgError:
         return nothing
-    noise = inverse @ equations.noise(solution) @ inverse.T
+    noise, kurtosis = equations.noise(solution, inverse)
     dispersion = max(equations.dispersion(solution, degrees), 0.0) if rows.link == "identity" else 1.0
     model = dispersion * _nonnegative(slope)
     model = inverse @ model @ inverse.T
@@ -284,7 +288,7 @@ def fit(rows: Rows, design: Floats, answers: Calibration, *, most_records: int =
     covariance = sampling + noise
     variances = np.diag(covariance)
     estimable = (relative <= limit) & np.isfinite(variances) & (variances > 0)
-    return Fit(solution, covariance, noise, estimable, relative, records, degrees)
+    return Fit(solution, covariance, noise, kurtosis, estimable, relative, records, degrees)
 
 
 def _nonnegative(matrix: Floats) -> Floats:

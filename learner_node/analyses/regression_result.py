@@ -10,13 +10,14 @@ import polars as pl
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from expril.report.document import Block, Fold, Text
-from expril.report.forest import forest_legend, forest_table
+from expril.report.forest import NOT_ESTIMABLE, forest_legend, forest_table, p_text
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.analyses.between_sites import BetweenSites
 from learner_node.analyses.figures import between_sites_blocks, forest_row
 from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
 from learner_node.analyses.regression_fit import Fit
 from learner_node.analyses.regression_terms import Model
+from learner_node.analyses.score_interval import noise_limit, normal_score
 from protocol.rationals import written
 
 RATIOS: dict[Model, str] = {
@@ -26,7 +27,6 @@ RATIOS: dict[Model, str] = {
     "hazards": "hazard ratio",
 }
 _LARGEST_RATIO = 1e6
-NOT_ESTIMABLE = "not estimable"
 _NAMES: dict[Model, str] = {
     "linear": "Linear",
     "logistic": "Logistic",
@@ -88,25 +88,32 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def coefficient_rows(
     solution: Fit, intercepts: int, terms: Sequence[tuple[str, str, str]], model: Model
 ) -> Iterator[CoefficientRow]:
-    """Rows of the table. A linear model's interval is Student's, any other's is normal."""
+    """Rows of the table.
+
+    Quantiles are Student's in a linear model and else normal, with Cornish and Fisher's term of the noise's kurtosis.
+    """
     wide = float(ndtri((1 + LEVEL) / 2))
+    quantile = float(stdtrit(solution.residual_degrees, (1 + LEVEL) / 2)) if model == "linear" else wide
     values = []
     for index in range(len(terms)):
         place = intercepts + index
         if not solution.estimable[place]:
-            values.append((0.0, np.inf, np.inf, 1.0))
+            values.append((0.0, np.inf, np.inf, np.inf, np.inf, 1.0))
             continue
         value = float(solution.coefficients[place])
         deviation = float(solution.covariance[place, place]) ** 0.5
         # Fieller's widening for noise in the slope: with noise alone nothing else makes up for it.
         slope = (wide * float(solution.information_noise[place])) ** 2
-        noise = max(float(solution.noise_covariance[place, place]), 0.0) ** 0.5 / (1 - slope)
-        score = -abs(value) / deviation
+        variance = max(float(solution.noise_covariance[place, place]), 0.0)
+        noise = variance**0.5 / (1 - slope)
+        excess = float(solution.noise_kurtosis[place])
+        mixed = excess * (variance / deviation**2) ** 2
+        score = -normal_score(abs(value) / deviation, mixed)
         tail = stdtr(solution.residual_degrees, score) if model == "linear" else ndtr(score)
-        values.append((value, deviation, noise, float(2 * tail)))
+        halves = _limit(quantile, mixed) * deviation, _limit(wide, excess) * noise
+        values.append((value, deviation, noise, *halves, float(2 * tail)))
     adjusted = holm([p for *_, p in values])
-    quantile = float(stdtrit(solution.residual_degrees, (1 + LEVEL) / 2)) if model == "linear" else wide
-    for (covariate, level, reference), (value, deviation, noise, p), holm_p in zip(
+    for (covariate, level, reference), (value, deviation, noise, half, noise_half, p), holm_p in zip(
         terms, values, adjusted, strict=True
     ):
         ratio = bool(RATIOS[model])
@@ -119,13 +126,17 @@ def coefficient_rows(
             covariate,
             level,
             reference,
-            _estimate(value, quantile * deviation, ratio, POPULATION, p),
-            _estimate(value, wide * noise, ratio, THESE, None),
+            _estimate(value, half, ratio, POPULATION, p),
+            _estimate(value, noise_half, ratio, THESE, None),
             value,
             deviation,
             noise,
             holm_p,
         )
+
+
+def _limit(critical: float, excess: float) -> float:
+    return float(noise_limit(np.ones(()), np.asarray(excess), critical))
 
 
 def _estimate(value: float | None, half: float, ratio: bool, of: Estimand, p: float | None) -> Estimate:
@@ -202,7 +213,8 @@ class RegressionResult:
         if not population.estimable:
             return NOT_ESTIMABLE
         return (
-            f"{_number(population.value)} ({_interval(population)}), p {_p(population.p)}, Holm {_p(row.p_holm)} "
+            f"{_number(population.value)} ({_interval(population)}), p {p_text(population.p)}, "
+            f"Holm {p_text(row.p_holm)} "
             f"[{POPULATION}]; {_interval(row.records)} [{THESE}]"
         )
 
@@ -282,7 +294,7 @@ class RegressionResult:
             Column(self.measure.capitalize(), lambda row: _number(row.population.value), number=True),
             Column(f"95 % interval, {POPULATION}", lambda row: _interval(row.population), number=True),
             Column("p", self._marked, number=True),
-            Column("p, Holm", lambda row: _p(row.p_holm), number=True),
+            Column("p, Holm", lambda row: p_text(row.p_holm), number=True),
             Column(f"95 % interval, {THESE}", lambda row: _interval(row.records), number=True),
         )
         caption = f"{_NAMES[self.model]} regression of {self.outcome}"
@@ -308,7 +320,7 @@ class RegressionResult:
 
     def _marked(self, row: CoefficientRow) -> Cell:
         p = row.population.p
-        return Cell(_p(p), strong=p is not None and p < 1 - LEVEL)
+        return Cell(p_text(p), strong=p is not None and p < 1 - LEVEL)
 
     def methods(self) -> Sequence[str]:
         """Sentences for the methods paragraph."""
@@ -375,12 +387,6 @@ def _interval(estimate: Estimate) -> str:
         return "–"
     high = "any" if np.isinf(estimate.high) else _number(estimate.high)
     return f"{_number(estimate.low)} to {high}"
-
-
-def _p(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0")
 
 
 def _finite(value: Any) -> Any:

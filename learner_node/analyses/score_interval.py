@@ -13,6 +13,8 @@ Scores = Callable[[Floats], tuple[Floats, Floats, Floats]]
 Z = float(ndtri(0.975))
 _MOST_EXCESS = 6.0
 """Excess kurtosis up to which the expansion is used."""
+_NORMAL = 1e-6
+"""Excess kurtosis below which a law is taken as normal."""
 _POINTS = 41
 _TURNS = 3
 _FINE = 0.02
@@ -24,6 +26,18 @@ def noise_limit(variance: Floats, fourth: Floats, critical: float = Z) -> Floats
     excess = np.minimum(fourth / np.maximum(variance, 1e-100) ** 2, _MOST_EXCESS)
     limit: Floats = critical + (critical**3 - 3 * critical) / 24 * excess
     return limit
+
+
+def normal_score(score: float, excess: float) -> float:
+    """The value of a normal variable whose tail is that of a score with this excess kurtosis: `noise_limit` inverted.
+
+    It is the one root of excess / 24 (x^3 - 3 x) + x = score, in closed form.
+    """
+    excess = min(excess, _MOST_EXCESS)
+    if excess < _NORMAL:
+        return score
+    slope = 24 / excess - 3
+    return float(2 * np.sqrt(slope / 3) * np.sinh(np.arcsinh(36 * score / (excess * slope) * np.sqrt(3 / slope)) / 3))
 
 
 def score_interval(scores: Scores, places: Floats) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from expril.report.document import Block, Charts, Fold, Heading, Text
 from expril.report.forest import forest_legend, forest_table
 from expril.report.table import Column, Table
 from learner_node.analyses.between_sites import SiteEstimate
-from learner_node.analyses.figures import between_sites_blocks, forest_row
+from learner_node.analyses.figures import between_sites_blocks, forest_row, p_equation
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.survival_estimates import GroupEstimates, Quantity, SurvivalEstimates
@@ -264,8 +264,8 @@ class SurvivalResult:
         if test is None:
             return []
         words = (
-            f"chi-squared {test.statistic:.2f}, {test.df} df, {_p(test.p)}; {_p(test.p_any)} should groups be censored "
-            "at unlike times within bins."
+            f"chi-squared {test.statistic:.2f}, {test.df} df, {p_equation(test.p)}; {p_equation(test.p_any)} should "
+            "groups be censored at unlike times within bins."
         )
         lines = [("Log-rank test, population:", words)]
         reference = self.estimates.groups[self.estimates.frame.reference].name
@@ -295,10 +295,6 @@ def _number(estimate: Estimate) -> str:
 def _rounded(estimate: Estimate) -> str:
     reach = (estimate.high - estimate.low) / 2
     return f"{estimate.value:,.0f}" + (f" ± {reach:,.0f}" if reach >= 0.5 else "")
-
-
-def _p(value: float) -> str:
-    return f"p = {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
 def _percent(estimate: Estimate) -> str:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from expril.report.document import Block, Fold, Heading, Text
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.analyses.counts import finite, share_words
+from learner_node.analyses.figures import p_words
 from learner_node.analyses.inference import SignificanceTest
 from learner_node.analyses.noisy_table import OTHER
 from learner_node.analyses.part import Estimate
 
 Floats = NDArray[np.float64]
 _NAMES = ("first quartile", "median", "third quartile")
-SMALLEST_P = 0.001
 
 
 @dataclass(frozen=True)
@@ -421,15 +421,6 @@ def _smd_cell(smd: Estimate) -> Cell:
     if np.isfinite(smd.low) and np.isfinite(smd.high):
         return Cell(f"{smd.value:.2f}", under=f"{smd.low:.2f} to {smd.high:.2f}")
     return Cell(f"{smd.value:.2f}")
-
-
-def p_words(p: float | None) -> str:
-    """A p-value as journals print it: two digits, three below .1, "< 0.001"; "not estimable" without one."""
-    if p is None:
-        return "not estimable"
-    if p < SMALLEST_P:
-        return "< 0.001"
-    return f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:

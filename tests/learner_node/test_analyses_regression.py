@@ -9,8 +9,10 @@ from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import Setting
 from learner_node.analyses.regression import Regression
 from learner_node.analyses.regression_design import Calibration, Moments, choose_blocks, covering, noise_measure
+from learner_node.analyses.regression_fit import Rows, fit
 from learner_node.analyses.regression_result import holm
 from learner_node.analyses.regression_terms import Covariate
+from learner_node.analyses.score_interval import noise_limit, normal_score
 from protocol.errors import ConfigurationError
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
 from tests.support.regression_fakes import answers_of, codes
@@ -207,6 +209,23 @@ def test_intervals_cover_under_noise(epsilon, count):
         for row, truth in zip(result.rows, np.exp(SLOPES), strict=True):
             inside.append(row.population.low <= truth <= row.population.high)
     assert np.mean(inside) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def test_noise_of_few_cells_has_heavy_tails_and_intervals_and_tests_agree_on_them():
+    counts = np.array([[90.0, 70.0], [30.0, 25.0]])  # (no and yes, unexposed and exposed)
+    law = NoiseLaw(1 / 3)
+    answers = Calibration.joint((2,), counts, law.variance, law.kurtosis)
+    rows = Rows("logit", np.array([[0.0, 1.0]]), np.ones((1, 2)))
+    solution = fit(rows, np.array([[0.0], [1.0]]), answers)
+    # the log odds ratio moves by 1 / count with each count
+    assert solution.coefficients[1] == pytest.approx(np.log(90 * 25 / (70 * 30)))
+    assert solution.noise_covariance[1, 1] == pytest.approx(law.variance * (counts**-2).sum())
+    assert solution.noise_kurtosis[1] == pytest.approx(law.kurtosis * (counts**-4).sum() / (counts**-2).sum() ** 2)
+    assert solution.noise_kurtosis[1] > 2
+    for score, excess in ((1.0, 0.0), (1.7, 0.4), (3.0, 5.0)):
+        limit = noise_limit(np.ones(()), np.asarray(excess), score)
+        assert normal_score(float(limit), excess) == pytest.approx(score)
+        assert normal_score(-float(limit), excess) == pytest.approx(-score)
 
 
 def test_separation_is_not_estimable():
