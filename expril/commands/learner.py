@@ -26,6 +26,7 @@ from expril.commands.terminal import (
     print_json,
     print_table,
     say,
+    without_controls,
 )
 from protocol.errors import ConfigurationError
 
@@ -166,7 +167,7 @@ def _show_quotes(analyses: "QuotedAnalyses", epsilons: Sequence["Fraction"], *, 
     if as_json:
         print_json({"quotes": [quote.to_builtins() for quote in quotes]})
     else:
-        sys.stdout.write("\n\n".join(quote.to_text() for quote in quotes) + "\n")
+        sys.stdout.write(without_controls("\n\n".join(quote.to_text() for quote in quotes)) + "\n")
 
 
 def predict(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -602,7 +603,7 @@ def _show_analyses(summary: dict[str, Any], target: Path) -> None:
     from learner_node.result.analyses_folder import read_folder
 
     lines = [read_folder(target).to_text(), "", *_spending(summary), f"result    {target}"]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write(without_controls("".join(f"{line}\n" for line in lines)))
 
 
 def _spending(summary: dict[str, Any]) -> list[str]:

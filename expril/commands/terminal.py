@@ -8,6 +8,7 @@ import codecs
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ FASTER = frozenset({"uvloop"})
 """Those of them that no command needs: they make it faster, and some systems lack them."""
 APART = {"ray": "ray", "resvg_py": "figures", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
 """Module -> an extra beside these."""
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but line feeds, and marks that turn the direction of writing."""
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -223,6 +226,11 @@ def exit_unless(passed: bool) -> None:
 def _plain(text: str) -> str:
     """The text without control characters: names in it come from anybody."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+def without_controls(text: str) -> str:
+    """The text, lines and all, without what a terminal takes for a command: levels on a card come from anybody."""
+    return _CONTROLS.sub("?", text)
 
 
 def _wants_json() -> bool:

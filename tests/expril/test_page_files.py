@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expril.commands.terminal import check_files
+from expril.commands.terminal import check_files, without_controls
 from expril.report.chart import Key, Level, Place, Series, Strip, line_chart, make_axis
 from expril.report.document import Cards, Charts, Document, Drawing, Fold, Grid, Heading, Legend, Section, Text
 from expril.report.labels import Box, text_width
 from expril.report.page import as_page
-from expril.report.page_files import as_csv, file_name, page_files, write_page_files
+from expril.report.page_files import as_csv, file_name, page_files, without_formula, write_page_files
 from expril.report.picture import as_picture, as_svg
 from expril.report.plain_svg import Frame, Sheet, moved_path, plain_svg
 from expril.report.png import MOST, SCALE, as_png, has_letters
@@ -460,3 +460,22 @@ def test_a_sorted_table_is_saved_in_its_order(browser, tmp_path):
         tab.click("thead button")
         tab.click(".save button")
         assert rows(tab.download()[1].decode()) == [["n"], ["1"], ["2"], ["10"]]
+
+
+def test_levels_of_a_card_give_a_terminal_no_command():
+    assert without_controls("a\x1b[31m\r\x9b2J\u202eb\n\u2003é\n") == "a?[31m??2J?b\n\u2003é\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("=1+1", "'=1+1"),
+        (" @a", "' @a"),
+        ("-1", "-1"),
+        ("-1 to 0", "'-1 to 0"),
+        ("a; =b", "a; '=b"),
+        ("1,000", "1,000"),
+    ],
+)
+def test_no_text_is_a_formula(text, safe):
+    assert without_formula(text) == safe
