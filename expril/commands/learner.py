@@ -592,8 +592,7 @@ def _show(summary: dict[str, Any], target: Path) -> None:
         lines.append(f"validated AUC {value:.3f} ({low:.3f} to {high:.3f})")
     if summary["validation_failure"]:
         lines.append(f"the validation brought nothing: {summary['validation_failure']}")
-    lines += _spending(summary)
-    lines += [f"left out  {name}: {why}" for name, why in summary["left_out"].items()]
+    lines += [*_spending(summary), *(f"left out  {name}: {why}" for name, why in summary["left_out"].items())]
     lines += [f"note      {summary['advice']}"] if summary["advice"] else []
     lines.append(f"result    {target}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
