@@ -1,7 +1,7 @@
 """Counts: how many records there are by up to three variables and a filter, with intervals (docs/tables.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Annotated, Any
@@ -182,7 +182,7 @@ class CountsResult:
                     labels,
                     float(np.sum(displayed[where])),
                     total.value,
-                    count_estimate(total, noise),
+                    _around(count_estimate(total, noise), float(np.sum(displayed[where]))),
                     share,
                     ratio,
                     empty,
@@ -358,6 +358,11 @@ class CountsResult:
     def methods(self) -> Sequence[str]:
         """Sentences of the methods paragraph."""
         return count_methods(self.table)
+
+
+def _around(estimate: Estimate, displayed: float) -> Estimate:
+    """The interval, widened where a count that was made consistent lies outside."""
+    return replace(estimate, low=min(estimate.low, displayed), high=max(estimate.high, displayed))
 
 
 def count_methods(table: NoisyTable) -> list[str]:

@@ -11,7 +11,7 @@ A mean over bins is tested by sum (m_j - mu) y_j, see `mean_interval`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,17 @@ def count_estimate(total: NoisySum, noise: NoiseLaw) -> Estimate:
 
     The interval covers in at least 95 % whatever the count is: the noise's law does not depend on it.
     """
-    law = noise.of_cells(total.cells)
-    reach = law.quantile(1.0 - TAIL)
-    value = max(0.0, total.value)
-    return Estimate(value, max(0.0, total.value - reach), max(0.0, total.value + reach), THESE)
+    return bounded_count(total.value, noise.of_cells(total.cells).quantile(1.0 - TAIL))
+
+
+def bounded_count(value: float, reach: float) -> Estimate:
+    """A number of these records from a raw value, and how far the noise reaches.
+
+    The upper end is never below that of a raw value of 0. So an answer far below zero, whose own interval holds no
+    possible number, does not seem a sure zero. This only widens the interval.
+    """
+    shown = max(0.0, value)
+    return Estimate(shown, max(0.0, value - reach), shown + reach, THESE)
 
 
 def share_tail(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int, p: Floats) -> tuple[Floats, Floats]:
@@ -114,10 +121,14 @@ def _saddle_tail(target: Floats, p: Floats, size: float, near: float, far: float
 def share_estimate(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int = 1) -> Estimate:
     """The share of a population that has it, with all shares that are not rejected.
 
-    Without a positive total it has no value; the interval is still that of the test.
+    Without a positive total it has no value; the interval is still that of the test. Where one side is answered below
+    zero, the end that it bounds is that of a raw value of 0, as in `bounded_count`, which only widens the interval.
     """
     total = inside.value + outside.value
     value = None if total <= 0 else float(np.clip(inside.value / total, 0.0, 1.0))
+    if total > 0 and noisy(noise) and min(inside.value, outside.value) < 0:
+        sides = (replace(side, value=max(0.0, side.value)) for side in (inside, outside))
+        return replace(share_estimate(*sides, noise, most), value=value)
     if not noisy(noise):
         return _exact_share(inside.value, outside.value, most)
 
@@ -151,7 +162,7 @@ def inverted(excess: Callable[[Floats], Floats], low: float, high: float, near: 
         near: an estimate, around which the grid is finer.
 
     Returns:
-        (first, last) parameter that is not rejected; (low, high) if the grid shows none.
+        (first, last) parameter that is not rejected, and the estimate between; (low, high) if the grid shows none.
     """
     unit = (1 - np.cos(np.linspace(0.0, np.pi, _GRID))) / 2
     grid = low + (high - low) * unit
@@ -176,7 +187,9 @@ def inverted(excess: Callable[[Floats], Floats], low: float, high: float, near: 
         ends = [(float(row[max(at - 1, 0)]), float(row[at])) for row, at in zip(points, place, strict=True)]
         left = left if first == 0 else ends[0]
         right = right if last == len(grid) - 1 else ends[1]
-    return left[0], right[0]
+    if near is None:
+        return left[0], right[0]
+    return min(left[0], near), max(right[0], near)
 
 
 @dataclass(frozen=True)
@@ -263,26 +276,28 @@ def deviation_interval(number: BinnedNumber, of: Estimand) -> tuple[float, float
         rest: Floats = p.max(-1) - 0.04
         return rest
 
-    variance = number.variance
-    return inverted(excess, 0.0, most, None if variance is None else min(variance**0.5, most))
+    near = None if number.variance is None else number.variance**0.5
+    return inverted(excess, 0.0, max(most, near or 0.0), near)
 
 
 def quantile_interval(number: BinnedNumber, share: float, of: Estimand) -> tuple[float | None, float, float]:
     """A quantile and its interval, whose ends are edges of bins.
 
-    The value is interpolated within its bin, as if values were even in it. The interval reaches from the last edge
-    below which there are surely fewer than `share` to the first below which there are surely more. So it holds the
-    quantile of the values themselves, wherever in its bin it lies.
+    The value is interpolated within its bin, as if values were even in it, and lies in the interval. Edges are tested
+    upwards from the lowest while there are surely fewer than `share` below them, and downwards from the highest while
+    there are surely more; the interval begins and ends at the last of each. So it holds the quantile of the values
+    themselves, wherever in its bin it lies, and many edges raise no more false alarms than one: of edges above the
+    quantile only the first can be passed wrongly.
     """
     total = number.total
     low, high = float(number.ends[0]), float(number.ends[-1])
     less, more = _edge_tails(number, share, of)
     inner = number.ends[1:-1]
-    low = max([low, *inner[less < TAIL]])  # surely fewer than `share` are below these edges
-    high = min([high, *inner[(more < TAIL) & ~(less < TAIL)]])
-    if total <= 0:
-        return None, low, max(low, high)
-    return _interpolated(number, share), min(low, high), max(low, high)
+    fewer = np.logical_and.accumulate(less < TAIL)
+    greater = np.logical_and.accumulate((more < TAIL)[::-1])[::-1]
+    low = max([low, *inner[fewer]])
+    high = min([high, *inner[greater & ~fewer]])
+    return (None if total <= 0 else float(np.clip(_interpolated(number, share), low, high))), low, high
 
 
 def _edge_tails(number: BinnedNumber, share: float, of: Estimand) -> tuple[Floats, Floats]:

@@ -22,6 +22,7 @@ from learner_node.analyses.hazard_functionals import (
 )
 from learner_node.analyses.part import POPULATION, THESE, Estimate
 from learner_node.analyses.score_interval import Z, noise_limit, score_interval
+from learner_node.analyses.shares import bounded_count
 
 Floats = NDArray[np.float64]
 _FEWEST = 1.0
@@ -216,8 +217,7 @@ def _count(counts: ExitCounts, weights: Floats) -> Estimate:
     value = float(weights @ counts.cells)
     variance, fourth = _moments(counts, weights)
     reach = float(noise_limit(variance, fourth)) * float(variance) ** 0.5 if variance > 0 else 0.0
-    least = 0.0
-    return Estimate(max(value, least), max(value - reach, least), max(value + reach, least), THESE)
+    return bounded_count(value, reach)
 
 
 def _moments(counts: ExitCounts, weights: Floats) -> tuple[Floats, Floats]:
@@ -229,8 +229,7 @@ def _moments(counts: ExitCounts, weights: Floats) -> tuple[Floats, Floats]:
 def _incomplete(group: GroupCounts) -> Estimate:
     noise = group.counts.noise.of_cells(group.incomplete_cells)
     reach = 0.0 if noise.exact else Z * noise.variance**0.5
-    value = group.incomplete
-    return Estimate(max(value, 0.0), max(value - reach, 0.0), max(value + reach, 0.0), THESE)
+    return bounded_count(group.incomplete, reach)
 
 
 def _median(ends: Sequence[float], survival: Sequence[Quantity]) -> Quantity:

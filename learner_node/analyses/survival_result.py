@@ -293,7 +293,7 @@ def _number(estimate: Estimate) -> str:
 
 
 def _rounded(estimate: Estimate) -> str:
-    reach = (estimate.high - estimate.low) / 2
+    reach = estimate.high - (estimate.value or 0.0)  # the lower end may be cut at 0
     return f"{estimate.value:,.0f}" + (f" ± {reach:,.0f}" if reach >= 0.5 else "")
 
 

@@ -31,6 +31,7 @@ from learner_node.analyses.shares import (
     TAIL,
     BinnedNumber,
     NoisySum,
+    bounded_count,
     count_estimate,
     deviation_interval,
     mean_interval,
@@ -229,7 +230,7 @@ def group_sizes(tables: Sequence[_Grouped]) -> list[Estimate]:
         value = round(float(weights @ [table.values[:, column].sum() for table in members]), 6)
         noise = members[0].table.noise
         reach = _reach(np.repeat(weights, cells), noise)
-        estimates.append(Estimate(max(0.0, value), max(0.0, value - reach), max(0.0, value + reach), THESE))
+        estimates.append(bounded_count(value, reach))
     return estimates
 
 

@@ -400,17 +400,22 @@ def _share_cell(row: AttributeRows, index: int, column: int) -> Cell:
     total = row.displayed[:-1, column].sum()
     percent = f" ({100 * count / total:.1f})" if total > 0 else ""
     shares = row.shares[column].shares
-    return Cell(f"{count:,.0f}{percent}", under=_interval(shares[index]) if shares else "")
+    under = _interval(shares[index], count / total if total > 0 else None) if shares else ""
+    return Cell(f"{count:,.0f}{percent}", under=under)
 
 
 def _missing_cell(row: AttributeRows, column: int) -> Cell:
     count, total = row.displayed[-1, column], row.displayed[:, column].sum()
     share = row.missing[column][1]
     percent = f" ({100 * count / total:.1f})" if total > 0 else ""
-    return Cell(f"{count:,.0f}{percent}", under=_interval(share) if share else "")
+    under = _interval(share, count / total if total > 0 else None) if share else ""
+    return Cell(f"{count:,.0f}{percent}", under=under)
 
 
-def _interval(share: Estimate) -> str:
+def _interval(share: Estimate, shown: float | None) -> str:
+    """Ends of a share, widened where the consistent one that is shown lies outside."""
+    if shown is not None:
+        share = replace(share, low=min(share.low, shown), high=max(share.high, shown))
     words = share_words(share)
     return words[words.index("(") + 1 : -1] + " %"
 

@@ -201,3 +201,18 @@ def test_variables_that_are_named_as_columns_of_numbers_keep_their_levels():
     frames = counts.read(TableAnswers(schema, 1, [table], {"north": [table], "south": [table]})).to_frames()
     assert frames["counts"]["low (variable)"][0] == "x"
     assert frames["counts_by_site"].columns[:3] == ["site", "site (variable)", "low (variable)"]
+
+
+@pytest.mark.parametrize("value", [-400.0, -60.0, -5.0, 0.0, 40.0])
+def test_a_count_far_below_zero_is_no_sure_zero(value):
+    noise = NoiseLaw(10.0)
+    reach = noise.quantile(0.975)
+    count = count_estimate(NoisySum(value, 1), noise)
+    assert count.low <= count.value <= count.high
+    assert count.high >= reach, "an answer below zero never says more than one of zero"
+    share = share_estimate(NoisySum(value, 1), NoisySum(500.0, 3), noise)
+    at_zero = share_estimate(NoisySum(0.0, 1), NoisySum(500.0, 3), noise)
+    assert share.low <= share.value <= share.high < 0.5 if value + 500 > 0 else share.value is None
+    assert share.high >= at_zero.high
+    other = share_estimate(NoisySum(500.0, 3), NoisySum(value, 1), noise)
+    assert other.low == pytest.approx(1 - share.high, abs=1e-4)
