@@ -127,8 +127,8 @@ def share_estimate(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: i
     total = inside.value + outside.value
     value = None if total <= 0 else float(np.clip(inside.value / total, 0.0, 1.0))
     if total > 0 and noisy(noise) and min(inside.value, outside.value) < 0:
-        sides = (replace(side, value=max(0.0, side.value)) for side in (inside, outside))
-        return replace(share_estimate(*sides, noise, most), value=value)
+        first, second = (replace(side, value=max(0.0, side.value)) for side in (inside, outside))
+        return replace(share_estimate(first, second, noise, most), value=value)
     if not noisy(noise):
         return _exact_share(inside.value, outside.value, most)
 
