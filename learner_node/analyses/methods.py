@@ -27,8 +27,8 @@ def total_of(table: NoisyTable) -> tuple[float, float, float]:
     cells = table.values.size + (table.outside is not None)
     value = float(table.values.sum()) + (table.outside or 0.0)
     reach = table.noise.of_cells(cells).quantile((1 + LEVEL) / 2)
-    shown = max(value, 0.0)
-    return shown, max(value - reach, 0.0), shown + reach
+    display = max(value, 0.0)
+    return display, max(value - reach, 0.0), display + reach
 
 
 def smallest_noise(tables: Sequence[NoisyTable]) -> NoisyTable | None:

@@ -52,8 +52,8 @@ def bounded_count(value: float, reach: float) -> Estimate:
     The upper end is never below that of a raw value of 0. So an answer far below zero, whose own interval holds no
     possible number, does not seem a sure zero. This only widens the interval.
     """
-    shown = max(0.0, value)
-    return Estimate(shown, max(0.0, value - reach), shown + reach, THESE)
+    display = max(0.0, value)
+    return Estimate(display, max(0.0, value - reach), display + reach, THESE)
 
 
 def share_tail(inside: NoisySum, outside: NoisySum, noise: NoiseLaw, most: int, p: Floats) -> tuple[Floats, Floats]:

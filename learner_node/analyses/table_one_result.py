@@ -412,10 +412,10 @@ def _missing_cell(row: AttributeRows, column: int) -> Cell:
     return Cell(f"{count:,.0f}{percent}", under=under)
 
 
-def _interval(share: Estimate, shown: float | None) -> str:
+def _interval(share: Estimate, display: float | None) -> str:
     """Ends of a share, widened where the consistent one that is shown lies outside."""
-    if shown is not None:
-        share = replace(share, low=min(share.low, shown), high=max(share.high, shown))
+    if display is not None:
+        share = replace(share, low=min(share.low, display), high=max(share.high, display))
     words = share_words(share)
     return words[words.index("(") + 1 : -1] + " %"
 
