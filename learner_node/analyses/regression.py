@@ -88,13 +88,7 @@ class Regression(
         return event_outcome(schema, self.outcome, events)
 
     def _checked(self, schema: Schema) -> tuple[Outcome, list[Axis]]:
-        """The outcome and the covariates' axes. Raises ConfigurationError, whose message names this analysis."""
-        try:
-            return self._parsed(schema)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"analysis {self.name!r}: {error}") from None
-
-    def _parsed(self, schema: Schema) -> tuple[Outcome, list[Axis]]:
+        """The outcome and the covariates' axes. Raises ConfigurationError: the schema does not have them so."""
         outcome = self._outcome(schema)
         if not self.covariates:
             raise ConfigurationError("covariates must name at least one variable")

@@ -30,6 +30,7 @@ from learner_fakes import (
 from learner_node.analyses.asking import analyse
 from learner_node.analyses.parts import PART_KINDS, read_parts
 from learner_node.analyses.plan import read_table, split
+from learner_node.analyses.regression import Covariate, Regression
 from learner_node.analyses.results import Analyses, WrittenAnalyses, read_analyses, written_analyses
 from learner_node.carriers.journal import Journal, Settings
 from learner_node.kinds.counts import CountsAnswer
@@ -180,6 +181,7 @@ def test_an_epsilon_too_small_for_so_many_tables_is_refused_before_anything_is_a
         ([RawTables("a", (("x",),), weight=0)], "analysis 'a': weight"),
         ([RawTables("a", ())], "analysis 'a': it asks for no table"),
         ([RawTables("a", (("z",),))], "analysis 'a': the schema has no variable 'z'"),
+        ([Regression("a", "logistic", (Covariate("z"),), "sick")], "^analysis 'a': (?!analysis)"),
     ],
 )
 def test_what_cannot_be_asked_is_said_and_nothing_is_charged(parts, words):
