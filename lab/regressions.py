@@ -95,9 +95,10 @@ def compute_kept(task: Task) -> Run:
     kept = star & (np.sign(z) == np.sign(exact))
     numbers = {
         "false": float(star[:NULLS].mean()),
-        "deviation": float(np.median(deviations / exact_deviations)) if estimable.any() else float("inf"),
         "estimable": float(estimable.mean()),
     }
+    if estimable.any():
+        numbers["deviation"] = float(np.median(deviations / exact_deviations))
     for low, high in BANDS:
         inside = (np.abs(exact) >= low) & (np.abs(exact) < high)
         numbers[f"count {low}"] = float(inside.sum())
