@@ -108,7 +108,7 @@ def reader_sentences() -> Iterator[str]:
     """What every interval contains, and what a reader of a medical journal must be told."""
     yield (
         "Estimates, 95 % intervals and p-values were computed from the noisy answers as they came and the exact law of "
-        "their noise; nothing was rounded or suppressed before. Where a count came out below zero, an end of an interval "
+        "their noise; nothing was rounded or suppressed before. Where a count came out below zero, an interval’s end "
         "that it bounds is that of a count of zero, which only widens it. Intervals for “these records” contain the "
         "uncertainty by the added noise alone; intervals for “their population” contain the sampling of these records, "
         "too."

@@ -56,7 +56,7 @@ def result(part, change):
 
 @pytest.mark.parametrize("kind", sorted(PART_KINDS))
 def test_a_clamp_before_reading_would_give_other_numbers(kind):
-    """Where cells below zero were lifted before, estimates or intervals would be the same with and without this lift."""
+    """Were cells below zero lifted before, estimates and intervals would be the same with this lift and without."""
     (part,) = read_parts([{"kind": kind, "name": "part", **PLAN[kind]}], where="test")
     raw = numbers(result(part, lambda answer: answer).to_builtins())
     clamped = numbers(result(part, lambda answer: np.maximum(answer, 0.0)).to_builtins())
