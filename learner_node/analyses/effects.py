@@ -80,7 +80,7 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
         axes = [_proper(schema, bins) for bins in factors]
         self._contrasts(schema, factors[0])
-        events = _cells(schema, factors[1], self.event)
+        events = _cells(schema, factors[1], self.event, "event")
         if not 0 < len(events) < axes[1]:
             raise ConfigurationError(f"event: some levels or bins of {self.outcome!r} must be the event, and some not")
         if self.ordered and axes[0] < 3:
@@ -103,7 +103,10 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         if isinstance(variable_of(schema, name), CategoricalAttribute):
             return bins_of(schema, name, self.edges)
         conditions = {self.exposure: (self.exposed, self.reference), self.outcome: (self.event,)}.get(name, ())
-        ends = {edge for item in conditions if item is not None for edge in range_of(schema, name, item).bins.edges}
+        key = "exposed or reference" if name == self.exposure else "event"
+        ends = {
+            edge for item in conditions if item is not None for edge in range_of(schema, name, item, key).bins.edges
+        }
         if not ends and name not in self.edges:
             raise ConfigurationError(f"{name!r} is a number; state its edges")
         return bins_of(schema, name, {name: tuple(sorted({*ends, *self.edges.get(name, ())}))})
@@ -113,17 +116,17 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         every = range(_proper(schema, bins))
         words = _labels(schema, bins)
         if self.exposed is None:
-            base = _cells(schema, bins, self.reference)
+            base = _cells(schema, bins, self.reference, "reference")
             against = range_words(schema, self.exposure, self.reference)  # type: ignore[arg-type]
             rest = [cell for cell in every if cell not in base]
             if not 0 < len(rest) <= MOST_CONTRASTS:
                 raise ConfigurationError(f"reference leaves {len(rest)} groups; 1 to {MOST_CONTRASTS} are compared")
             return [(f"{self.exposure} {words[cell]} against {against}", (cell,), base) for cell in rest]
-        group = _cells(schema, bins, self.exposed)
+        group = _cells(schema, bins, self.exposed, "exposed")
         base = tuple(cell for cell in every if cell not in group)
         against = "the others"
         if self.reference is not None:
-            base = _cells(schema, bins, self.reference)
+            base = _cells(schema, bins, self.reference, "reference")
             against = range_words(schema, self.exposure, self.reference)
         if not base or not group or set(base) & set(group):
             raise ConfigurationError("exposed and reference must be groups apart")
@@ -133,7 +136,7 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         """Effects of all records, of strata and of sites, and tests."""
         schema, table = answers.schema, answers.pooled[0]
         factors = self.questions(schema)[0].factors
-        events = _cells(schema, factors[1], self.event)
+        events = _cells(schema, factors[1], self.event, "event")
         others = tuple(cell for cell in range(_proper(schema, factors[1])) if cell not in events)
         strata = _labels(schema, factors[2]) if self.strata else ()
         sites = {site: tables[0] for site, tables in answers.by_site.items()} if len(answers.by_site) > 1 else {}
@@ -188,7 +191,7 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
         """The intervals to expect, the power, and the least epsilon that shows the expected effect."""
         factors = self.questions(setting.schema)[0].factors
-        events = len(_cells(setting.schema, factors[1], self.event))
+        events = len(_cells(setting.schema, factors[1], self.event, "event"))
         strata = _proper(setting.schema, factors[2]) if self.strata else 1
         outcomes = np.array([events, _proper(setting.schema, factors[1]) - events], np.float64) * strata
         _, group, base = self._contrasts(setting.schema, factors[0])[0]
@@ -287,11 +290,11 @@ def _labels(schema: Schema, bins: FeatureBins) -> tuple[str, ...]:
     return axis.labels[: axis.proper]
 
 
-def _cells(schema: Schema, bins: FeatureBins, condition: Condition | None) -> tuple[int, ...]:
+def _cells(schema: Schema, bins: FeatureBins, condition: Condition | None, key: str) -> tuple[int, ...]:
     """Levels or bins that satisfy a condition. Missing and other values satisfy none."""
     if condition is None:
         return ()
-    chosen = range_of(schema, bins.attribute, condition)
+    chosen = range_of(schema, bins.attribute, condition, key)
     count = _proper(schema, bins)
     if not bins.edges:
         return tuple(cell for cell in chosen.cells if cell < count)

@@ -21,6 +21,8 @@ from learner_node.analyses.noisy_table import NoisyTable
 from learner_node.analyses.part import POPULATION, Estimate
 from learner_node.analyses.two_by_two import Measure
 
+_LARGE = 1000
+"""A ratio beyond this is shown as being so."""
 ALL = "all records"
 
 
@@ -145,6 +147,10 @@ class EffectsResult:
             blocks.append(Heading(contrast))
             for measure in dict.fromkeys(line.measure for line in self.lines):
                 lines = [line for line in self.lines if (line.contrast, line.measure) == (contrast, measure)]
+                estimates, pooled = self.sites.get((contrast, measure), ((), None))
+                if pooled is not None:  # the forest of sites shows them
+                    shown = {f"site {site.site}" for site in estimates}
+                    lines = [line for line in lines if line.place not in shown]
                 ratio = measure != "risk difference"
                 rows = [
                     forest_row(line.place, line.estimate, form="part" if line.single else "whole") for line in lines
@@ -152,9 +158,10 @@ class EffectsResult:
                 caption = f"{measure[:1].upper()}{measure[1:]} of {self.outcome}: {contrast}"
                 null = 1.0 if ratio else 0.0
                 table = forest_table(caption, rows, measure=measure, null=null, log=ratio, first="records")
-                blocks += [forest_legend(rows, f"no effect ({null:g})", "a stratum or a site"), table]
-                if (contrast, measure) in self.sites:
-                    blocks += between_sites_blocks(*self.sites[contrast, measure], measure=measure, log=ratio)
+                single = "a stratum" if pooled is not None else "a stratum or a site"
+                blocks += [forest_legend(rows, f"no effect ({null:g})", single), table]
+                if estimates:
+                    blocks += between_sites_blocks(estimates, pooled, measure=measure, log=ratio)
         tests = [
             (test.name, plain_number(test.statistic), plain_number(test.df), p_words(test.p)) for test in self.tests
         ]
@@ -164,6 +171,13 @@ class EffectsResult:
             )
         )
         blocks += [Text(text, "fine") for text in self._foot()]
+        if any(pooled is not None for _, pooled in self.sites.values()):
+            blocks.append(
+                Text(
+                    "Score intervals of single sites, and theirs of these records, are in the CSV and JSON files.",
+                    "fine",
+                )
+            )
         return blocks
 
     def methods(self) -> Sequence[str]:
@@ -234,9 +248,21 @@ def words(estimate: Estimate) -> str:
     """An estimate in words: "1.87 (1.22 to 2.91), p = 0.004"."""
     if not estimate.estimable:
         return f"{NOT_ESTIMABLE}; anything is possible"
-    high = f"{estimate.high:.3g}" if math.isfinite(estimate.high) else "no upper end"
+    value, low, high = map(_number_words, (estimate.value, estimate.low, estimate.high))
     p = "" if estimate.p is None else f", {p_equation(estimate.p)}"
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {high}){p}".replace("-", "−")
+    return f"{value} ({low} to {high}){p}"
+
+
+def _number_words(value: float | None) -> str:
+    """Three digits, at most three decimals if below .001; what noise alone makes huge is named as such."""
+    if value is None:
+        return NOT_ESTIMABLE
+    if not math.isfinite(value):
+        return "no upper end"
+    if value >= _LARGE:
+        return f"above {_LARGE:,}"
+    text = f"{value:.3g}" if abs(value) >= 1e-3 or value == 0.0 else f"{value:.3f}"
+    return text.replace("-0.000", "0.000").replace("-", "−")
 
 
 def test_words(test: SignificanceTest) -> str:

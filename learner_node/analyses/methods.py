@@ -5,13 +5,14 @@ journal must be told. The parts' own sentences (`Result.methods`) stand between 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from expril.report.numbers import count, plain_number
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import NoisyTable, TableAnswers
-from learner_node.analyses.part import LEVEL
+from learner_node.analyses.part import LEVEL, Result
+from learner_node.analyses.table_one_result import TableOneResult
 from learner_node.study.pooling import Pooling
 from protocol.rationals import written
 
@@ -36,6 +37,26 @@ def smallest_noise(tables: Sequence[NoisyTable]) -> NoisyTable | None:
     return min(tables, key=lambda table: table.noise.variance * (table.values.size + 1), default=None)
 
 
+def records_counted(
+    results: Iterable[Result], tables: Sequence[NoisyTable], site: str = ""
+) -> tuple[float, float, float] | None:
+    """The number of records and where 95 % are: a Table 1's of all records, else of the table with the least noise.
+
+    Args:
+        results: of all parts.
+        tables: of the site, or of all together, from all parts.
+        site: whose number; by default that of all together.
+    """
+    for result in results:
+        if isinstance(result, TableOneResult) and not result.filter:
+            sites = {item.site: item.sizes for item in result.sites}
+            sizes = sites.get(site) if site else result.sizes
+            if sizes and sizes[-1].value is not None:
+                return round(sizes[-1].value), sizes[-1].low, sizes[-1].high
+    best = smallest_noise(tables)
+    return None if best is None else total_of(best)
+
+
 def design_sentences(
     curators: Sequence[str],
     pooling: Pooling,
@@ -43,6 +64,7 @@ def design_sentences(
     answers: Mapping[str, TableAnswers],
     left_out: Mapping[str, str],
     population: str,
+    counted: tuple[float, float, float] | None,
 ) -> Iterator[str]:
     """How the data came about: who answered what, under which guarantee, with which noise."""
     tables = [table for part in answers.values() for table in part.pooled]
@@ -53,8 +75,8 @@ def design_sentences(
     yield f"{sites} counted {whose} records in the cells of {many} each; no record left a hospital."
     if left_out:
         yield f"{count(len(left_out), 'hospital')} that had been asked did not take part ({', '.join(left_out)})."
-    if (best := smallest_noise(tables)) is not None:
-        value, low, high = total_of(best)
+    if counted is not None:
+        value, low, high = counted
         yield f"About {value:,.0f} records were counted ({low:,.0f} to {high:,.0f}, by the noisy counts themselves)."
     unit = f"the counted records of one privacy unit ({population.partition(';')[0]})" if population else "one record"
     factor = math.exp(min(float(epsilon), 700.0))

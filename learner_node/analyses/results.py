@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from learner_node.analyses.methods import design_sentences, reader_sentences
+from learner_node.analyses.methods import design_sentences, reader_sentences, records_counted
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
 from learner_node.analyses.part import Part, Result
@@ -103,10 +103,22 @@ class Analyses:
                 frames[next(name for name in names if name not in frames)] = frame
         return frames
 
+    def counted(self, site: str = "") -> tuple[float, float, float] | None:
+        """How many records a site has, or all have together, and where 95 % are; None if no table tells."""
+        answers = self.answers.values()
+        tables = [table for part in answers for table in (part.by_site.get(site, ()) if site else part.pooled)]
+        return records_counted(self.results.values(), tables, site)
+
     def methods(self) -> list[str]:
         """Sentences of the methods paragraph; a sentence that several parts share is there once."""
         design = design_sentences(
-            self.curators, self.pooling, self.epsilon_claimed, self.answers, self.left_out, self.population
+            self.curators,
+            self.pooling,
+            self.epsilon_claimed,
+            self.answers,
+            self.left_out,
+            self.population,
+            self.counted(),
         )
         parts = (sentence for result in self.results.values() for sentence in result.methods())
         return list(dict.fromkeys(chain(design, parts, reader_sentences())))

@@ -252,7 +252,11 @@ class SurvivalResult:
             Column("Events", lambda group: _number(group.events), number=True),
             Column(f"Median{self._unit}", lambda group: _plain(group.median.population), number=True),
             Column(f"Restricted mean{self._unit}", lambda group: _plain(group.mean.population), number=True),
-            Column("Events per 100 time units", lambda group: _plain(group.rate.population, 100.0), number=True),
+            Column(
+                f"Events per 100{self._unit or ' time units'}",
+                lambda group: _plain(group.rate.population, 100.0),
+                number=True,
+            ),
         ]
         if ratios:
             columns.append(Column("Hazard ratio", ratio, number=True))

@@ -274,6 +274,7 @@ def _rows(name: str, grouped: _Grouped, header: Floats, *, brief: bool = False) 
         return AttributeRows(
             name, axis.measure, axis.labels[:-1], display, missing, shares=shares, numbers=(), difference=difference
         )
+    ends = bin_ends(grouped.schema, name, axis.edges)
     numbers = [_number(grouped, name, column, brief=brief) for column in columns]
     difference = None if brief else _number_difference(grouped, name, numbers)
     return AttributeRows(
@@ -286,6 +287,7 @@ def _rows(name: str, grouped: _Grouped, header: Floats, *, brief: bool = False) 
         numbers=numbers,
         difference=difference,
         edges=axis.edges,
+        bounds=(float(ends[0]), float(ends[-1])),
     )
 
 

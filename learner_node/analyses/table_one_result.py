@@ -68,6 +68,14 @@ class AttributeRows:
     numbers: Sequence[GroupNumber]  # () of levels
     difference: Difference | None
     edges: tuple[float, ...] = ()
+    bounds: tuple[float, float] = (0.0, 0.0)  # of a number: where its first bin begins, and its last one ends
+
+    @property
+    def mean_reach(self) -> float:
+        """How far the mean of the values may be from that of the bins' middles, over all records as shown."""
+        ends = np.array([self.bounds[0], *self.edges, self.bounds[1]])
+        shown = self.displayed[:-1, -1]
+        return float(shown @ np.diff(ends) / 2.0 / shown.sum()) if shown.sum() > 0 else 0.0
 
     def adjusted_by(self, p: float | None) -> "AttributeRows":
         """The rows with Holm's p-value."""
@@ -260,9 +268,12 @@ class TableOneResult:
         ]
         if any(row.numbers for row in self.rows):
             texts.append(
-                "Means and standard deviations take each value at the middle of its bin, so a mean of the values "
-                "themselves may differ by up to half a bin; quartiles are interpolated within a bin, and their "
-                "intervals end at edges, so they hold what is unknown within bins."
+                "Means and standard deviations take each value at the middle of its bin, the first bin from the "
+                "attribute's lower bound, the last one to its upper bound. Their intervals and the SMD's do not hold "
+                "what that changes. A mean of the values themselves may differ by up to "
+                + ", ".join(f"{_digits(row.mean_reach)} ({row.name})" for row in self.rows if row.numbers)
+                + ". Where that is much, prefer the median, or ask with more edges: quartiles are interpolated within "
+                "a bin, and their intervals end at edges, so they hold what is unknown within bins."
             )
             texts += [
                 f"Bins of {row.name}: edges {', '.join(f'{edge:g}' for edge in row.edges)}."
@@ -309,7 +320,7 @@ class TableOneResult:
         lines = []
         if row.numbers:
             means = [_mean_cell(row.numbers[column]) for column in columns]
-            lines.append(_Line(Cell(f"{row.title}, mean (SD)", strong=True), means, p, holm, smd))
+            lines.append(_Line(Cell(f"{row.title}, mean (SD) of bins", strong=True), means, p, holm, smd))
             middle = [_quartile_cell(row.numbers[column]) for column in columns]
             lines.append(_Line(Cell("\u2003median [quartiles]"), middle))
         else:

@@ -92,10 +92,10 @@ def check_names(names: Sequence[str], used: Sequence[str], key: str) -> None:
             raise ConfigurationError(f"{key} names {name!r}, which is not counted here{suggest(name, list(used))}")
 
 
-def range_of(schema: Schema, name: str, condition: Condition) -> Range:
-    """One condition of a filter. Raises ConfigurationError: it does not fit the variable."""
+def range_of(schema: Schema, name: str, condition: Condition, key: str = "where") -> Range:
+    """One condition of a filter, or of the `key` that states it. Raises ConfigurationError: it does not fit."""
     variable = variable_of(schema, name)
-    where = f"where: {name}"
+    where = f"{key}: {name}"
     if isinstance(variable, CategoricalAttribute):
         return _level_range(variable, name, condition, where)
     if condition == MISSING:

@@ -8,8 +8,6 @@ from typing import Any
 
 from expril.report.document import PAPER, Code, Document, Section, Text
 from expril.report.table import Column, Table
-from learner_node.analyses.methods import smallest_noise, total_of
-from learner_node.analyses.noisy_table import NoisyTable
 from learner_node.analyses.part import LEVEL, THESE
 from learner_node.analyses.results import Analyses
 from learner_node.result.brief import analyses_brief
@@ -60,22 +58,21 @@ def analyses_sections(analyses: Analyses) -> Iterator[Section]:
 
 def _counted(analyses: Analyses) -> Section:
     """How many records each site's noisy counts say it has, and all together."""
-    by_site = {name: best for name in analyses.curators if (best := _total_table(analyses, name)) is not None}
-    rows = [(name, *total_of(best)) for name, best in by_site.items()]
-    table = smallest_noise([table for part in analyses.answers.values() for table in part.pooled])
-    if table is not None and len(rows) != 1:
-        rows.append(("all together", *total_of(table)))
+    by_site = {name: number for name in analyses.curators if (number := analyses.counted(name)) is not None}
+    rows = [(name, *number) for name, number in by_site.items()]
+    together = analyses.counted()
+    if together is not None and len(rows) != 1:
+        rows.append(("all together", *together))
     columns: list[Column[Row]] = [
         Column("hospital", lambda row: row[0], names=True),
         Column("records (95 % interval)", lambda row: f"{row[1]:,.0f} ({row[2]:,.0f} to {row[3]:,.0f})", number=True),
         Column("of whom", lambda _row: THESE),
     ]
-    lead = "By the noisy counts of the table in which the noise matters least. Totals of other tables differ by theirs."
+    lead = (
+        "As in the Table 1 of all records, else by the table in which the noise matters least. Each part counts the "
+        "same records with noise of its own, so that other totals on this page differ by it."
+    )
     if analyses.pooling.secure:
         lead += " Only the sum was opened, so no hospital is shown by itself."
     population = [Text(f"Here {analyses.population}.", "fine")] if analyses.population else []
     return Section("Who was counted", [Text(lead), Table.of("Records counted", columns, rows), *population])
-
-
-def _total_table(analyses: Analyses, name: str) -> NoisyTable | None:
-    return smallest_noise([table for part in analyses.answers.values() for table in part.by_site.get(name, ())])

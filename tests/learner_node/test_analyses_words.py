@@ -9,7 +9,7 @@ import pytest
 from expril.report.document import Text, tables
 from learner_node.analyses.between_sites import SUM_ONLY, SiteEstimate, between_sites
 from learner_node.analyses.figures import RANDOM, between_sites_blocks, estimate_text, forest_row
-from learner_node.analyses.methods import design_sentences, reader_sentences, smallest_noise, total_of
+from learner_node.analyses.methods import design_sentences, reader_sentences, records_counted, smallest_noise, total_of
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
 from learner_node.analyses.part import THESE, Estimate
@@ -71,12 +71,10 @@ def answers(scale=2.0, draws=3.0, most=1, secure=False):
 
 
 def paragraph(pooling=Pooling(), population="", left_out=(), **options):  # noqa: B008 - frozen
-    return " ".join(
-        design_sentences(
-            ["north", "south", "east"], pooling, Fraction(1, 2), answers(**options), dict.fromkeys(left_out, "late"),
-            population,
-        )
-    )  # fmt: skip
+    parts = answers(**options)
+    counted = records_counted([], [table for part in parts.values() for table in part.pooled])
+    sites, late = ["north", "south", "east"], dict.fromkeys(left_out, "late")
+    return " ".join(design_sentences(sites, pooling, Fraction(1, 2), parts, late, population, counted))
 
 
 def test_the_paragraph_says_design_privacy_noise_and_size():

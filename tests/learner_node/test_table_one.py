@@ -10,6 +10,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
 from learner_node.analyses.attribute_difference import holm
+from learner_node.analyses.methods import records_counted, smallest_noise, total_of
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
 from learner_node.analyses.part import Setting
@@ -188,3 +189,21 @@ def test_each_site_has_its_own_columns():
     result = table_one.read(TableAnswers(SCHEMA, 1, pooled, by_site))
     assert [site.site for site in result.sites] == ["north", "south"]
     assert set(result.to_frames()["table_one_by_site"]["site"]) == {"north", "south"}
+
+
+def test_the_foot_says_how_far_the_mean_of_the_values_may_be():
+    rng = np.random.default_rng(8)
+    table_one = part(attributes=["age"], edges={"age": [20.0, 40.0]})
+    columns = {**records(rng, 200), "age": np.repeat([0, 1, 2], [50, 50, 100])}
+    (row,) = table_one.read(answers(table_one, columns, NoiseLaw(0.0), rng)).rows
+    assert row.mean_reach == pytest.approx(0.25 * 10 + 0.25 * 10 + 0.5 * 30)
+
+
+def test_one_number_of_records_is_that_of_the_table_one():
+    rng = np.random.default_rng(9)
+    table_one = part(attributes=["sex", "stage"])
+    told = answers(table_one, records(rng, 300), NoiseLaw(5.0), rng)
+    result = table_one.read(told)
+    size = result.sizes[-1]
+    assert records_counted([result], told.pooled) == (round(size.value), size.low, size.high)
+    assert records_counted([], told.pooled) == total_of(smallest_noise(told.pooled))
