@@ -149,8 +149,8 @@ class EffectsResult:
                 lines = [line for line in self.lines if (line.contrast, line.measure) == (contrast, measure)]
                 estimates, pooled = self.sites.get((contrast, measure), ((), None))
                 if pooled is not None:  # the forest of sites shows them
-                    shown = {f"site {site.site}" for site in estimates}
-                    lines = [line for line in lines if line.place not in shown]
+                    single_sites = {f"site {site.site}" for site in estimates}
+                    lines = [line for line in lines if line.place not in single_sites]
                 ratio = measure != "risk difference"
                 rows = [
                     forest_row(line.place, line.estimate, form="part" if line.single else "whole") for line in lines

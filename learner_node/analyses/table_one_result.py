@@ -74,8 +74,8 @@ class AttributeRows:
     def mean_reach(self) -> float:
         """How far the mean of the values may be from that of the bins' middles, over all records as shown."""
         ends = np.array([self.bounds[0], *self.edges, self.bounds[1]])
-        shown = self.displayed[:-1, -1]
-        return float(shown @ np.diff(ends) / 2.0 / shown.sum()) if shown.sum() > 0 else 0.0
+        counts = self.displayed[:-1, -1]
+        return float(counts @ np.diff(ends) / 2.0 / counts.sum()) if counts.sum() > 0 else 0.0
 
     def adjusted_by(self, p: float | None) -> "AttributeRows":
         """The rows with Holm's p-value."""

@@ -60,9 +60,9 @@ def _counted(analyses: Analyses) -> Section:
     """How many records each site's noisy counts say it has, and all together."""
     by_site = {name: number for name in analyses.curators if (number := analyses.counted(name)) is not None}
     rows = [(name, *number) for name, number in by_site.items()]
-    together = analyses.counted()
-    if together is not None and len(rows) != 1:
-        rows.append(("all together", *together))
+    total = analyses.counted()
+    if total is not None and len(rows) != 1:
+        rows.append(("all together", *total))
     columns: list[Column[Row]] = [
         Column("hospital", lambda row: row[0], names=True),
         Column("records (95 % interval)", lambda row: f"{row[1]:,.0f} ({row[2]:,.0f} to {row[3]:,.0f})", number=True),
