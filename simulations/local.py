@@ -136,7 +136,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         rows = self._source_rows(frame.height, rng)
         self._fit(self._federate(frame, labels, schema, rng, len(rows)), frame[rows])
         self.classes_ = classes
-        if not named:
+        if not named or not all(isinstance(name, str) for name in values.columns):  # as scikit-learn's own
             del self.feature_names_in_
         return self
 

@@ -147,10 +147,6 @@ class EffectsResult:
             blocks.append(Heading(contrast))
             for measure in dict.fromkeys(line.measure for line in self.lines):
                 lines = [line for line in self.lines if (line.contrast, line.measure) == (contrast, measure)]
-                estimates, pooled = self.sites.get((contrast, measure), ((), None))
-                if pooled is not None:  # the forest of sites shows them
-                    single_sites = {f"site {site.site}" for site in estimates}
-                    lines = [line for line in lines if line.place not in single_sites]
                 ratio = measure != "risk difference"
                 rows = [
                     forest_row(line.place, line.estimate, form="part" if line.single else "whole") for line in lines
@@ -158,10 +154,9 @@ class EffectsResult:
                 caption = f"{measure[:1].upper()}{measure[1:]} of {self.outcome}: {contrast}"
                 null = 1.0 if ratio else 0.0
                 table = forest_table(caption, rows, measure=measure, null=null, log=ratio, first="records")
-                single = "a stratum" if pooled is not None else "a stratum or a site"
-                blocks += [forest_legend(rows, f"no effect ({null:g})", single), table]
-                if estimates:
-                    blocks += between_sites_blocks(estimates, pooled, measure=measure, log=ratio)
+                blocks += [forest_legend(rows, f"no effect ({null:g})", "a stratum or a site"), table]
+                if (contrast, measure) in self.sites:
+                    blocks += between_sites_blocks(*self.sites[contrast, measure], measure=measure, log=ratio)
         tests = [
             (test.name, plain_number(test.statistic), plain_number(test.df), p_words(test.p)) for test in self.tests
         ]
@@ -171,13 +166,6 @@ class EffectsResult:
             )
         )
         blocks += [Text(text, "fine") for text in self._foot()]
-        if any(pooled is not None for _, pooled in self.sites.values()):
-            blocks.append(
-                Text(
-                    "Score intervals of single sites, and theirs of these records, are in the CSV and JSON files.",
-                    "fine",
-                )
-            )
         return blocks
 
     def methods(self) -> Sequence[str]:
