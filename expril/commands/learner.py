@@ -31,8 +31,6 @@ from expril.commands.terminal import (
 from protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     import polars as pl
 
     from expril.report.document import Document
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
     from protocol.identity import IdentityCard, Role
-    from simulations.quote_source import QuotedAnalyses
     from simulations.report.model import ScoreInterval
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -96,12 +93,17 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed of the simulated problems and their noise.")
     ] = 0,
+    effect: Annotated[
+        list[str] | None, typer.Option(help="Effect that analyses should show: 'odds ratio 2'; repeatable. [usual]")
+    ] = None,
+    power: Annotated[float, typer.Option(min=0.06, max=0.99, help="Chance with which they should show it.")] = 0.8,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
 ) -> None:
     """Estimate what a study would cost and bring before anything is asked: noise, cells, accuracy and AUC.
 
-    Of analyses: the cost of each, the noise of its tables, and the intervals to expect.
+    Of analyses: the cost of each, the noise of its tables, the intervals to expect, and the least epsilon that shows
+    an effect.
     """
     with plain_errors(part="learner"):
         from learner_node.study.doubts import doubts_about, require_confirmed
@@ -128,8 +130,17 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
                 source, schema=schema, learner=learner, size=size, contribution=contribution, pooling=pool
             )
             if analyses is not None:
-                _show_quotes(analyses, requested if epsilons else [analyses.epsilon], as_json=json_)
+                from learner_node.analyses.quoting import quote_at
+
+                shown = requested if epsilons else [analyses.epsilon]
+                quotes = quote_at(analyses.parts, analyses.prospect, shown, effect or [], power)
+                if json_:
+                    print_json({"quotes": [item.to_builtins() for item in quotes]})
+                else:
+                    sys.stdout.write(without_controls("\n\n".join(item.to_text() for item in quotes)) + "\n")
                 return
+            if effect:
+                raise ConfigurationError("--effect is of analyses; this study asks for a model")
             quoted = read_quoted(source, schema=schema, learner=learner)
             from threadpoolctl import threadpool_limits
 
@@ -157,17 +168,6 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             print_json(quoting.as_object(request, rows))
             return
         print_table(quoting.quote_table(request, rows))
-
-
-def _show_quotes(analyses: "QuotedAnalyses", epsilons: Sequence["Fraction"], *, as_json: bool) -> None:
-    """Print a plan of analyses at each epsilon."""
-    from learner_node.analyses.quoting import quote_analyses
-
-    quotes = [quote_analyses(analyses.parts, analyses.prospect, epsilon) for epsilon in epsilons]
-    if as_json:
-        print_json({"quotes": [quote.to_builtins() for quote in quotes]})
-    else:
-        sys.stdout.write(without_controls("\n\n".join(quote.to_text() for quote in quotes)) + "\n")
 
 
 def predict(  # noqa: PLR0913, PLR0917 - one argument an option

@@ -5,19 +5,34 @@ d - sqrt((a - a_low)^2 + (b_high - b)^2), which needs no law of the difference. 
 law holds the noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-from learner_node.analyses.inference import SignificanceTest, chi_squared, trend
+from learner_node.analyses.inference import (
+    SignificanceTest,
+    chi_squared,
+    pearson,
+    quadratic_moments,
+    trend,
+    trend_score,
+)
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.part import POPULATION, Estimate
+from learner_node.analyses.noisy_table import Axis
+from learner_node.analyses.part import POPULATION, EffectSize, Estimate
+from learner_node.analyses.power import linear_power, percent, quadratic_power
+from protocol.errors import ConfigurationError
 
 Floats = NDArray[np.float64]
 _TWO = 2
+STANDARDISED, SHARES = "standardised difference", "share difference"
+"""Effects whose power `level_power` and `number_power` foresee."""
+_BASE = 0.2
+"""Share of the first level that a quote assumes."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,74 @@ def number_test(values: Floats, middles: Floats, noise: NoiseLaw, most: int) -> 
         test = trend(values, middles, noise, most)
         return SignificanceTest("test of means of bins", test.statistic, test.df, test.p)
     return chi_squared(values, noise, most)
+
+
+def level_power(expected: Floats, noise: NoiseLaw, *, most: int) -> float:
+    """Chance that `level_test` rejects at 5 %, where these are the expected counts."""
+    residue = pearson(expected, noise, most)
+    if residue is None:
+        return 0.0
+    mean, variance = quadratic_moments(residue.leverages, residue.variances, noise)
+    return quadratic_power(max(residue.statistic, 0.0), mean, variance)
+
+
+def number_power(expected: Floats, middles: Floats, noise: NoiseLaw, *, most: int) -> float:
+    """Chance that `number_test` rejects at 5 %, where these are the expected counts."""
+    if expected.shape[1] != _TWO:
+        return level_power(expected, noise, most=most)
+    score = trend_score(expected, middles, noise, most)
+    if score is None:
+        return 0.0
+    sampling = most * float((score.weights**2 * expected.ravel()).sum())
+    return linear_power(score.value, score.weights, (score.sampling, sampling), noise)
+
+
+def groups_apart(axis: Axis, groups: int, middles: Floats | None, effect: EffectSize) -> Floats:
+    """Shares of an attribute's cells in equal groups, of which the last differs by the effect, (cells, groups).
+
+    In the others the first level has a fifth of the records, and further levels, or all bins, share evenly.
+
+    Raises:
+        ConfigurationError: no shares differ by so much.
+    """
+    shares = np.zeros((len(axis) - 1, groups))
+    if middles is not None:
+        shares[:] = 1.0 / len(middles)
+        shares[:, -1] = _tilted(middles, effect)
+        return shares
+    first = _BASE + effect.size
+    if effect.measure == STANDARDISED:
+        first = _solved(lambda share: _standardised(share, _BASE), effect, 1e-12, 1.0 - 1e-12)
+    if not 0.0 < first < 1.0:
+        raise ConfigurationError(f"no share differs by {effect.size:g} from the {percent(_BASE)} that a quote assumes")
+    rest = np.full(axis.proper - 1, 1.0 / (axis.proper - 1))
+    shares[: axis.proper, :-1] = np.append(_BASE, (1.0 - _BASE) * rest)[:, None]
+    shares[: axis.proper, -1] = np.append(first, (1.0 - first) * rest)
+    return shares
+
+
+def _tilted(middles: Floats, effect: EffectSize) -> Floats:
+    """Shares of bins whose mean is so many standard deviations from that of even shares."""
+    places = (middles - middles.mean()) / np.ptp(middles)
+    spread = float((places**2).mean())
+
+    def shares(slope: float) -> Floats:
+        weights = np.exp(slope * places - np.abs(slope) / 2.0)
+        return np.asarray(weights / weights.sum())
+
+    def difference(slope: float) -> float:
+        mean = float(shares(slope) @ places)
+        other = float(shares(slope) @ places**2) - mean**2
+        return mean / float(np.sqrt((spread + other) / 2.0))
+
+    return shares(_solved(difference, effect, -200.0, 200.0))
+
+
+def _solved(difference: Callable[[float], float], effect: EffectSize, low: float, high: float) -> float:
+    """Where a rising function reaches an effect. Raises ConfigurationError: nowhere."""
+    if not difference(low) < effect.size < difference(high):
+        raise ConfigurationError(f"a {effect.measure} of {effect.size:g} is more than the attributes' bins can have")
+    return float(brentq(lambda place: difference(place) - effect.size, low, high))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -15,8 +15,9 @@ from expril.report.chart import Key, Place, Series, line_chart, make_axis
 from expril.report.document import Block, Charts, Heading, Text
 from expril.report.table import Cell, strong, text_table
 from learner_node.analyses.consistency import consistent
+from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import Estimate, Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Estimate, Setting
 from learner_node.analyses.shares import NoisySum, count_estimate, share_estimate, zero_or_few
 from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words
 from protocol.errors import ConfigurationError
@@ -105,7 +106,26 @@ class Counts(msgspec.Struct, frozen=True, tag_field="kind", tag="counts", forbid
         quotes = [("a cell's number of records", f"give or take {noise.quantile(0.975):,}")]
         if cells > 1:
             quotes.append((f"the total of {cells} cells", f"give or take {noise.of_cells(cells).quantile(0.975):,}"))
+            quotes.append(
+                ("a difference of two cells that is shown with 80 %", f"{_shown_difference(noise):,} or more")
+            )
         return quotes
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """Records that one cell has more than another."""
+        return (_DIFFERENCE,)
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:  # noqa: ARG002
+        """Whether two cells' answers differ by more than their noise does with 95 %; of the stated difference alone."""
+        if stated is None or stated.measure != _DIFFERENCE:
+            return ()
+        size = abs(stated.size)
+
+        def power(noises: Sequence[NoiseLaw]) -> float:
+            return _difference_power(size, noises[0].of_cells(2))
+
+        return (EffectTest(f"{_DIFFERENCE} of {size:g} records between two cells (these records)", power),)
 
 
 @dataclass(frozen=True)
@@ -126,7 +146,21 @@ class CountRow:
         return ALL in self.labels
 
 
+def _difference_power(size: float, law: NoiseLaw) -> float:
+    """Chance that counts that differ by `size` give answers that differ by more than the noise does with 95 %."""
+    limit = law.quantile(0.975)
+    gaps = size + np.arange(-law.width, law.width + 1)
+    return float(law.pmf[np.abs(gaps) > limit].sum())
+
+
+def _shown_difference(noise: NoiseLaw) -> int:
+    """The least difference of two cells that is shown with 80 %, in records."""
+    law = noise.of_cells(2)
+    return law.quantile(0.975) + 1 - (law.quantile(0.2) if not law.exact else 0)
+
+
 ALL = "all"
+_DIFFERENCE = "difference"
 
 
 @dataclass(frozen=True)

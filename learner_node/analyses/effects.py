@@ -3,7 +3,7 @@
 docs/effects.md describes the intervals and what was measured of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,8 +16,9 @@ from learner_node.analyses.effects_result import ALL, EffectLine, EffectsResult
 from learner_node.analyses.inference import SignificanceTest, chi_squared, trend
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import POPULATION, THESE, Setting
-from learner_node.analyses.two_by_two import MEASURES, Measure, Tables, effect, power, site_estimate
+from learner_node.analyses.part import POPULATION, THESE, EffectSize, EffectTest, Setting
+from learner_node.analyses.power import percent
+from learner_node.analyses.two_by_two import MEASURES, Measure, Tables, effect, effect_power, site_estimate
 from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words, variable_of
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
@@ -26,7 +27,6 @@ from protocol.schema import CategoricalAttribute, Schema
 
 Floats = NDArray[np.float64]
 MOST_CONTRASTS = 20
-_POWER = 0.8
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
@@ -189,45 +189,47 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         return tests
 
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
-        """The intervals to expect, the power, and the least epsilon that shows the expected effect."""
+        """The intervals to expect of no effect and of the expected one."""
+        rows = []
+        for size in dict.fromkeys((1.0, self.expected.odds_ratio)):
+            estimate = effect(self._foreseen(setting, setting.noises[0], "odds ratio", size), "odds ratio")
+            interval = f"{estimate.low:.2g} to {estimate.high:.2g}" if estimate.estimable else "not estimable"
+            rows.append((f"an odds ratio of {size:g}", interval.replace("inf", "no upper end")))
+        return rows
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """Of the first comparison."""
+        return ("odds ratio", "risk ratio", "risk difference")
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:
+        """The test of no effect of the first comparison, strata merged."""
+        if stated is None and self.expected.odds_ratio == 1:
+            return ()
+        stated = stated or EffectSize("odds ratio", self.expected.odds_ratio)
+        measure = next((name for name in MEASURES if name == stated.measure), None)
+        if measure is None:
+            return ()
+        self._foreseen(setting, setting.noises[0], measure, stated.size)
+
+        def power(noises: Sequence[NoiseLaw]) -> float:
+            return effect_power(self._foreseen(setting, noises[0], measure, stated.size), measure)
+
+        assumed = (
+            f"{percent(self.expected.risk)} of the unexposed with the event, {percent(self.expected.exposed)} exposed"
+        )
+        return (EffectTest(f"{measure} of {stated.size:g} ({assumed})", power),)
+
+    def _foreseen(self, setting: Setting, noise: NoiseLaw, measure: Measure, size: float) -> Tables:
+        """Expected counts of the first comparison. Raises ConfigurationError: no risks have such an effect."""
         factors = self.questions(setting.schema)[0].factors
         events = len(_cells(setting.schema, factors[1], self.event, "event"))
         strata = _proper(setting.schema, factors[2]) if self.strata else 1
         outcomes = np.array([events, _proper(setting.schema, factors[1]) - events], np.float64) * strata
         _, group, base = self._contrasts(setting.schema, factors[0])[0]
         added = np.outer([len(group), len(base)], outcomes)[None]
-        records, most = float(sum(setting.sizes)), setting.most_records_per_unit
-        noise, effect_size = setting.noises[0], self.expected.odds_ratio
-
-        def answers(odds_ratio: float, law: NoiseLaw) -> Tables:
-            return Tables(_expected(self.expected, odds_ratio, records), law, most, POPULATION, added)
-
-        rows = []
-        for size in dict.fromkeys((1.0, effect_size)):
-            estimate = effect(answers(size, noise), "odds ratio")
-            interval = f"{estimate.low:.2g} to {estimate.high:.2g}" if estimate.estimable else "not estimable"
-            rows.append((f"an odds ratio of {size:g}", interval.replace("inf", "no upper end")))
-        chance = power(answers(effect_size, noise))
-        rows.append((f"chance that an odds ratio of {effect_size:g} is significant", f"{100 * chance:.0f} %"))
-        if (epsilon := self._least_epsilon(answers, noise.draws, most)) is None:
-            rows.append(
-                (f"least epsilon for {100 * _POWER:.0f} %", "none: exact counts of so many records do not do it")
-            )
-        elif epsilon > 0:
-            rows.append((f"least epsilon of this table for {100 * _POWER:.0f} %", f"{epsilon:.2g}"))
-        return rows
-
-    def _least_epsilon(self, answers: Callable[[float, NoiseLaw], Tables], draws: float, most: int) -> float | None:
-        """The least epsilon of the table with which the expected effect is significant in 80 of 100 studies."""
-        size = self.expected.odds_ratio
-        if size == 1.0 or power(answers(size, NoiseLaw(0.0))) < _POWER:
-            return None
-        low, high = 1e-4, 1e3
-        for _ in range(40):
-            middle = float(np.sqrt(low * high))
-            enough = power(answers(size, NoiseLaw(most / middle, draws))) >= _POWER
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        values = _expected(self.expected, measure, size, float(sum(setting.sizes)))
+        return Tables(values, noise, setting.most_records_per_unit, POPULATION, added)
 
 
 @dataclass(frozen=True)
@@ -307,9 +309,15 @@ def _cells(schema: Schema, bins: FeatureBins, condition: Condition | None, key: 
     return tuple(cell for cell in range(count) if starts[cell] >= low and stops[cell] <= high)
 
 
-def _expected(assumed: Expected, odds_ratio: float, records: float) -> Floats:
+def _expected(assumed: Expected, measure: Measure, size: float, records: float) -> Floats:
     """Expected counts of a 2 x 2 table, (1, 2, 2)."""
-    odds = assumed.risk / (1.0 - assumed.risk) * odds_ratio
-    risk = odds / (1.0 + odds)
+    odds = assumed.risk / (1.0 - assumed.risk) * size
+    risks = {"odds ratio": odds / (1.0 + odds), "risk ratio": assumed.risk * size}
+    risk = risks.get(measure, assumed.risk + size)
+    if not 0 < risk < 1:
+        raise ConfigurationError(
+            f"a {measure} of {size:g} would take a risk of {percent(assumed.risk)} to {percent(risk)}; state the risk "
+            "of the unexposed in `expected`"
+        )
     exposed, rest = records * assumed.exposed, records * (1.0 - assumed.exposed)
     return np.array([[[exposed * risk, exposed * (1 - risk)], [rest * assumed.risk, rest * (1 - assumed.risk)]]])

@@ -18,6 +18,7 @@ from scipy.special import gammaincc
 from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
 from learner_node.analyses.hazard_functionals import Interval, one_sided_critical
 from learner_node.analyses.inference import linear_p
+from learner_node.analyses.power import linear_power
 from learner_node.analyses.score_interval import Z, noise_limit, score_interval
 
 Floats = NDArray[np.float64]
@@ -25,6 +26,8 @@ _FURTHEST = 8.0
 """Largest logarithm of a hazard ratio that is looked at."""
 _GRID = np.linspace(-_FURTHEST, _FURTHEST, 81)
 _NONE = 1e-9
+_DRAWS = 16
+"""Draws of noise over which a power averages the doubt on times of censoring."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,48 @@ class Ratio:
 
 def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     """Test that hazards of all groups are the same in every bin, for one cause (None: any event)."""
+    scores, maps, sampling, moves = _log_rank_scores(groups, cause)
+    count, noise = len(groups), groups[0].noise
+    # (count, L) each: by how much censoring of group h in each bin moves scores at most
+    shifts = [move * _doubt(group, cause) for move, group in zip(moves, groups, strict=True)]
+    covariance = sampling + sum(noise.variance * m @ m.T for m in maps)
+    alike: Floats = np.sum(shifts, axis=0)
+    if count == 2:
+        variance = float(covariance[0, 0])
+        coefficients = np.concatenate([m[0] for m in maps])
+        reach = [0.0, float(np.abs(alike[0]).sum()), sum(float(np.abs(shift[0]).sum()) for shift in shifts)]
+        nearest = np.maximum(abs(float(scores[0])) - np.array(reach), 0.0)
+        normal = np.full(3, max(float(sampling[0, 0]), 0.0))
+        p_even, p, p_any = linear_p(nearest, np.tile(coefficients, (3, 1)), normal, noise).tolist()
+        return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
+    inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
+    statistic = float(scores @ inverse @ scores)
+    least = [_least_statistic(scores, inverse, part) for part in (alike, np.hstack(shifts))]
+    p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
+    return LogRank(statistic, count - 1, p, p_even, p_any)
+
+
+def log_rank_power(first: ExitCounts, second: ExitCounts, cause: int | None = None) -> float:
+    """Chance that the log-rank test of two groups rejects at 5 %, where these are their expected counts."""
+    pair = (first, second)
+    scores, maps, sampling, moves = _log_rank_scores(pair, cause)
+    variance, noise, generator = max(float(sampling[0, 0]), 0.0), first.noise, np.random.default_rng(0)
+    reach = 0.0  # how much noise in the censored adds to what their times may move, on average
+    for _ in range(1 if noise.exact else _DRAWS):
+        answers = [
+            replace(group, values=group.values + noise.simulate(generator, group.values.shape), expected=False)
+            for group in pair
+        ]
+        shift = sum(move[0] * _doubt(group, cause) for move, group in zip(moves, answers, strict=True))
+        reach += float(np.abs(shift).sum()) / (1 if noise.exact else _DRAWS)
+    signal = max(abs(float(scores[0])) - reach, 0.0)
+    return linear_power(signal, np.concatenate([m[0] for m in maps]), (variance, variance), noise)
+
+
+def _log_rank_scores(
+    groups: Sequence[ExitCounts], cause: int | None
+) -> tuple[Floats, list[Floats], Floats, list[Floats]]:
+    """Each group's events less the expected ones, maps of cells to them, their sampling, and what one at risk moves."""
     events = [group.event_map(cause) for group in groups]
     risks = [group.risk_map(cause=cause) for group in groups]
     deaths = np.array([m @ g.smooth for m, g in zip(events, groups, strict=True)])
@@ -75,7 +120,7 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     count = len(groups)
     scores = np.zeros(count)
     maps: list[Floats] = []  # of group h's cells to all scores
-    shifts: list[Floats] = []  # (count, L): by how much censoring of group h in each bin moves scores at most
+    moves: list[Floats] = []  # (count, L): what one more at risk of group h in each bin moves scores by
     for index, group in enumerate(groups):
         part = events[index] - hazard[:, None] * risks[index]
         indicator = np.zeros((count, 1))
@@ -83,24 +128,10 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
         leading = (indicator - share) * weights
         maps.append(leading @ part)
         scores += maps[-1] @ group.cells
-        shifts.append(leading * hazard * _doubt(group, cause))
+        moves.append(leading * hazard)
     squares = weights**2 * information * most
     sampling = np.diag((share * squares).sum(axis=1)) - (share * squares) @ share.T
-    covariance = sampling + sum(noise.variance * m @ m.T for m in maps)
-    alike: Floats = np.sum(shifts, axis=0)
-    if count == 2:
-        variance = float(covariance[0, 0])
-        coefficients = np.concatenate([m[0] for m in maps])
-        reach = [0.0, float(np.abs(alike[0]).sum()), sum(float(np.abs(shift[0]).sum()) for shift in shifts)]
-        nearest = np.maximum(abs(float(scores[0])) - np.array(reach), 0.0)
-        normal = np.full(3, max(float(sampling[0, 0]), 0.0))
-        p_even, p, p_any = linear_p(nearest, np.tile(coefficients, (3, 1)), normal, noise).tolist()
-        return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
-    inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
-    statistic = float(scores @ inverse @ scores)
-    least = [_least_statistic(scores, inverse, part) for part in (alike, np.hstack(shifts))]
-    p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
-    return LogRank(statistic, count - 1, p, p_even, p_any)
+    return scores, maps, sampling, moves
 
 
 def _doubt(group: ExitCounts, cause: int | None) -> Floats:

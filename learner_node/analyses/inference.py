@@ -147,12 +147,19 @@ def quadratic_p(
         noise: in each cell that was asked.
         added: how many asked cells were added up to each.
     """
-    df = float(leverages.sum())
+    df, spread = quadratic_moments(leverages, variances, noise, added)
     if df <= _FLAT:
         return 1.0
-    excess = noise.kurtosis * noise.variance**2 * added / variances**2 if noisy(noise) else np.zeros_like(variances)
-    spread = 2.0 * df + float((leverages**2 * excess).sum())
     return float(gammaincc(df**2 / spread, max(statistic, 0.0) * df / spread))
+
+
+def quadratic_moments(
+    leverages: Floats, variances: Floats, noise: NoiseLaw, added: Floats | float = 1.0
+) -> tuple[float, float]:
+    """Mean and variance of Pearson's statistic under the null; arguments are those of `quadratic_p`."""
+    df = float(leverages.sum())
+    excess = noise.kurtosis * noise.variance**2 * added / variances**2 if noisy(noise) else np.zeros_like(variances)
+    return df, 2.0 * df + float((leverages**2 * excess).sum())
 
 
 @dataclass(frozen=True)
@@ -237,10 +244,30 @@ def chi_squared(
     Without noise and with single records it is scipy's `chi2_contingency` without Yates' correction.
     """
     name = "chi-squared test of independence"
+    residue = pearson(values, noise, most_records, added)
+    if residue is None:
+        return SignificanceTest(name, 0.0, 0.0, None)
+    cells = np.broadcast_to(added, values.shape).ravel()
+    p = quadratic_p(residue.statistic, residue.leverages, residue.variances, noise, cells)
+    return SignificanceTest(name, max(residue.statistic, 0.0), residue.df, p)
+
+
+@dataclass(frozen=True)
+class Pearson:
+    """Pearson's statistic of a table."""
+
+    statistic: float
+    df: float
+    leverages: Floats  # (cells,)
+    variances: Floats  # (cells,)
+
+
+def pearson(values: Floats, noise: NoiseLaw, most_records: int = 1, added: Floats | float = 1.0) -> Pearson | None:
+    """The statistic of `chi_squared`; None where the answers cannot tell."""
     variance = np.broadcast_to(added, values.shape) * (noise.variance if noisy(noise) else 0.0)
     m, p = independent(values, variance / most_records)
     if np.sum(m > 0) < 2 or np.sum(p > 0) < 2:
-        return SignificanceTest(name, 0.0, 0.0, None)
+        return None
     mean = np.outer(m, p)
     spread = most_records * mean + variance
     inside = spread > 0
@@ -255,12 +282,7 @@ def chi_squared(
     leverage = np.where(inside.ravel(), 1.0 - (basis**2).sum(1), 0.0)
     # a group that seems empty has a free scale, but its direction vanishes from no residual
     df = float((np.sum(m > 0) - 1) * (np.sum(p > 0) - 1)) if not noisy(noise) else float(leverage.sum())
-    return SignificanceTest(
-        name,
-        max(statistic, 0.0),
-        df,
-        quadratic_p(statistic, leverage, flat, noise, np.broadcast_to(added, values.shape).ravel()),
-    )
+    return Pearson(statistic, df, leverage, flat)
 
 
 def trend(
@@ -278,10 +300,32 @@ def trend(
     Without noise its statistic is that of statsmodels' `Table(...).test_ordinal_association`, with n for n - 1.
     """
     name = "Cochran-Armitage test of trend"
+    score = trend_score(values, scores, noise, most_records, added)
+    if score is None:
+        return SignificanceTest(name, 0.0, 1.0, None)
+    cells = np.broadcast_to(added, values.shape).ravel()
+    p = float(linear_p(np.asarray(score.value), score.weights, np.asarray(score.sampling), noise, cells))
+    return SignificanceTest(name, score.value / float(np.sqrt(score.information)), 1.0, p)
+
+
+@dataclass(frozen=True)
+class TrendScore:
+    """The linear statistic of a trend, and its variance under the null."""
+
+    value: float
+    weights: Floats  # (cells,), of the answers in it
+    sampling: float  # variance of sampling
+    information: float  # variance of sampling and noise
+
+
+def trend_score(
+    values: Floats, scores: Floats, noise: NoiseLaw, most_records: int = 1, added: Floats | float = 1.0
+) -> TrendScore | None:
+    """The statistic of `trend`; None where the answers cannot tell."""
     variance = np.broadcast_to(added, values.shape) * (noise.variance if noisy(noise) else 0.0)
     m, p = independent(values, variance / most_records)
     if np.sum(m > 0) < 2 or min(p) <= 0:
-        return SignificanceTest(name, 0.0, 1.0, None)
+        return None
     mean = np.outer(m, p)
     spread = np.maximum(most_records * mean + variance, _FLAT).ravel()
     direction = np.outer(m * scores, [1.0, -1.0]).ravel() * p[0] * p[1]
@@ -289,11 +333,7 @@ def trend(
     weights = rest / spread
     information = float((rest**2 / spread).sum())
     if information <= _FLAT:
-        return SignificanceTest(name, 0.0, 1.0, None)
+        return None
     # an answer below zero counts as zero where the fit is zero, too
     statistic = float((weights * (np.where(mean > 0, values, np.maximum(values, 0.0)) - mean).ravel()).sum())
-    sampling = np.asarray(float((weights**2 * most_records * mean.ravel()).sum()))
-    p_value = float(
-        linear_p(np.asarray(statistic), weights, sampling, noise, np.broadcast_to(added, values.shape).ravel())
-    )
-    return SignificanceTest(name, statistic / float(np.sqrt(information)), 1.0, p_value)
+    return TrendScore(statistic, weights, float((weights**2 * most_records * mean.ravel()).sum()), information)

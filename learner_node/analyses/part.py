@@ -5,7 +5,7 @@ The machinery that asks and the pages that show know this interface alone. A new
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -61,6 +61,23 @@ class Setting:
     most_records_per_unit: int = 1
 
 
+@dataclass(frozen=True)
+class EffectSize:
+    """An effect that a quote should judge, in the asker's words."""
+
+    measure: str  # such as "hazard ratio"
+    size: float
+
+
+@dataclass(frozen=True)
+class EffectTest:
+    """A part's own test of an effect, as foreseen."""
+
+    words: str  # the effect, and what is assumed of the population
+    # the noise of each question's table -> the chance of p below 5 %; it grows as noises shrink
+    power: Callable[[Sequence[NoiseLaw]], float]
+
+
 class Result(Protocol):
     """What one analysis found, for page, terminal, JSON and CSV."""
 
@@ -89,6 +106,10 @@ class Part(Protocol):
     name: str  # of the part in the plan and on the page, unique in the plan
     weight: Rational | int | float | str  # of its share of the plan's epsilon
 
+    @property
+    def measures(self) -> Sequence[str]:
+        """Effects that it tests, such as "odds ratio"; the usual one first."""
+
     def questions(self, schema: Schema) -> Sequence[TableQuestion]:
         """The tables that it needs.
 
@@ -104,3 +125,6 @@ class Part(Protocol):
 
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
         """Pairs of a quantity and the interval to expect, in words: ("odds ratio of 2", "1.4 to 2.9")."""
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:
+        """Tests of a stated effect; of the usual ones for None; none where its measure is not one of `measures`."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import TableQuestion
-from learner_node.analyses.part import Part, Setting
+from learner_node.analyses.part import EffectSize, Part, Setting
 from learner_node.analyses.parts import check_parts
 from learner_node.analyses.plan import split
+from learner_node.analyses.power import USUAL_POWER, PowerQuote, foresee, read_effect
 from learner_node.analyses.results import kind_of
 from learner_node.study.pooling import Pooling, SecurePool, usual_pool
 from protocol.rationals import written
@@ -71,6 +72,7 @@ class PartQuote:
     epsilon: Fraction
     tables: tuple[TableQuote, ...]
     widths: tuple[tuple[str, str], ...]  # a quantity, and the interval to expect
+    powers: tuple[PowerQuote, ...]  # of stated effects, or of usual ones
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,13 @@ class AnalysesQuote:
         pooling = "one secure sum" if prospect.pooling.secure else "each curator's own noise"
         lines = [
             f"epsilon {written(self.epsilon)}: {curators}, about {records:,} records{assumed}{bound}; {pooling}",
-            "95 % intervals; nothing is asked by a quote",
+            "95 % intervals; shown: p below 5 %, two-sided; nothing is asked by a quote",
         ]
         for part in self.parts:
             lines += ["", f"{part.name} ({part.kind}), epsilon {written(part.epsilon)}", f"  {part.words}"]
             lines += [f"  {line}" for line in _noise_lines(part.tables)]
             lines += [f"  {quantity}: {interval}" for quantity, interval in part.widths]
+            lines += [f"  {power.to_text()}" for power in part.powers]
         return "\n".join(lines)
 
     def to_builtins(self) -> dict[str, Any]:
@@ -131,14 +134,29 @@ class AnalysesQuote:
                         for table in part.tables
                     ],
                     "intervals": [{"quantity": quantity, "interval": interval} for quantity, interval in part.widths],
+                    "effects": [power.to_builtins() for power in part.powers],
                 }
                 for part in self.parts
             ],
         }
 
 
-def quote_analyses(parts: Sequence[Part], prospect: Prospect, epsilon: Fraction) -> AnalysesQuote:
+def quote_analyses(
+    parts: Sequence[Part],
+    prospect: Prospect,
+    epsilon: Fraction,
+    *,
+    effects: Sequence[EffectSize] = (),
+    power: float = USUAL_POWER,
+) -> AnalysesQuote:
     """What the parts in one plan would cost and show at `epsilon`.
+
+    Args:
+        parts: of the plan.
+        prospect: whom it asks.
+        epsilon: of the plan.
+        effects: whose power is foreseen; none takes each part's usual ones.
+        power: with which the least epsilon is to show them.
 
     Raises ConfigurationError: a part does not fit the schema, or epsilon is too small for so many tables.
     """
@@ -150,17 +168,30 @@ def quote_analyses(parts: Sequence[Part], prospect: Prospect, epsilon: Fraction)
         noises = [NoiseLaw(float(scale), prospect.draws) for scale in scales]
         setting = Setting(prospect.schema, prospect.sizes, noises, prospect.most_records_per_unit)
         rows = zip(questions, epsilons, scales, noises, strict=True)
+        cost = sum(epsilons, Fraction(0))
         quotes.append(
             PartQuote(
                 name=part.name,
                 kind=kind_of(part),
                 words=part.words(prospect.schema),
-                epsilon=sum(epsilons, Fraction(0)),
+                epsilon=cost,
                 tables=tuple(_table(prospect, *row) for row in rows),
                 widths=tuple(part.quote(setting)),
+                powers=tuple(foresee(part, setting, epsilon, cost, effects=effects, power=power)),
             )
         )
     return AnalysesQuote(epsilon, prospect, tuple(quotes))
+
+
+def quote_at(
+    parts: Sequence[Part], prospect: Prospect, epsilons: Sequence[Fraction], effects: Sequence[str], power: float
+) -> list[AnalysesQuote]:
+    """A plan's quotes at some epsilons, with the power for effects in words, such as "hazard ratio 1.5".
+
+    Raises ConfigurationError: as `quote_analyses`, or an effect is none of the plan's.
+    """
+    sizes = [read_effect(text, parts) for text in effects]
+    return [quote_analyses(parts, prospect, epsilon, effects=sizes, power=power) for epsilon in epsilons]
 
 
 def _table(

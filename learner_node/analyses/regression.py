@@ -4,24 +4,26 @@
 coefficients and their covariance follow, and `regression_result` what is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import LEVEL, Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Setting
+from learner_node.analyses.power import normal_power, percent
 from learner_node.analyses.regression_design import (
     Block,
     Calibration,
     Moments,
     choose_blocks,
 )
-from learner_node.analyses.regression_fit import Fit, Rows, fit
+from learner_node.analyses.regression_fit import LIMIT, Fit, Rows, fit
 from learner_node.analyses.regression_result import RATIOS, Counted, RegressionResult, coefficient_rows
 from learner_node.analyses.regression_terms import (
     Covariate,
@@ -31,6 +33,7 @@ from learner_node.analyses.regression_terms import (
     number_outcome,
     time_outcome,
 )
+from learner_node.analyses.score_interval import Z
 from protocol.errors import ConfigurationError
 from protocol.mistakes import first_repeated
 from protocol.partitions.cross_bins import Range
@@ -42,10 +45,13 @@ Floats = NDArray[np.float64]
 MOST_COVARIATES = 12
 MOST_CONTRASTS = 1_500
 """Most contrasts of covariates and their pairs; their matrix is inverted."""
-_SHARE = 0.2
-"""Share of records with an event that a quote assumes."""
 _RATIO = 2.0
-_POWER = 0.8
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a quote assumes of the population."""
+
+    events: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2  # share of records with an event
 
 
 class Regression(
@@ -66,6 +72,7 @@ class Regression(
     outcome_edges: tuple[float, ...] = ()  # of an outcome that is a number
     outcome_scores: tuple[float, ...] = ()  # of its bins; (): their middles
     strata: str = ""  # "site": each site has an intercept, or baseline hazard, of its own
+    expected: Expected = Expected()
     weight: Rational | int | float | str = 1
 
     def _outcome(self, schema: Schema) -> Outcome:
@@ -237,13 +244,18 @@ class Regression(
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
         """The interval to expect around a ratio of 2, or a difference, for each covariate.
 
-        It assumes even cells, independent covariates, and an event in a fifth of the records.
+        It assumes even cells, independent covariates, and the expected share of records with an event.
         """
+        solution, places = self._foreseen(setting)
+        return [self._quoted(name, solution, place) for name, place in places]
+
+    def _foreseen(self, setting: Setting) -> tuple[Fit, list[tuple[str, slice]]]:
+        """The fit of expected counts without effects, and the places of each covariate's coefficients."""
         outcome, axes = self._checked(setting.schema)
         levels = self._levels(axes)
         blocks = self._blocks(outcome, axes)
         records = float(sum(setting.sizes))
-        shares = _assumed(outcome, self.model)
+        shares = _assumed(outcome, self.model, self.expected.events)
         tables = []
         for block in blocks:
             shape = [levels[index] for index in block]
@@ -253,36 +265,69 @@ class Regression(
         design = self._design(axes, calibration.points)
         rows = outcome.rows(self.model)
         solution = fit(rows, design, calibration, most_records=setting.most_records_per_unit)
-        quotes = []
-        start = rows.count
+        places, start = [], rows.count
         for covariate, axis in zip(self.covariates, axes, strict=True):
             columns = covariate.columns(axis)[0].shape[1]
-            place = slice(start, start + columns)
+            places.append((covariate.variable, slice(start, start + columns)))
             start += columns
-            quotes.append(self._quoted(covariate.variable, solution, place))
-        return quotes
+        return solution, places
 
     def _quoted(self, name: str, solution: Fit, place: slice) -> tuple[str, str]:
         ratio = RATIOS[self.model]
         subject = f"{ratio} of {_RATIO:g} for {name}" if ratio else f"difference for {name}"
         if not solution.estimable[place].all():
             return subject, "not estimable: the noise hides how the covariates hang together"
-        total = float(np.median(np.diag(solution.covariance)[place]))
-        noise = float(np.median(np.diag(solution.noise_covariance)[place]))
-        half = float(ndtri((1 + LEVEL) / 2)) * total**0.5
+        half = Z * float(np.median(np.diag(solution.covariance)[place])) ** 0.5
         if not ratio:
             return subject, f"known within {half:.2g}"
-        low, high = _RATIO * np.exp(-half), _RATIO * np.exp(half)
-        target = (np.log(_RATIO) / (ndtri((1 + LEVEL) / 2) + ndtri(_POWER))) ** 2
-        sampling = total - noise
-        if noise <= 0:
-            power = ""
-        elif target <= sampling:
-            power = f"; not shown with a power of {_POWER:.0%} at any epsilon: too few records"
-        else:
-            factor = (noise / (target - sampling)) ** 0.5
-            power = f"; shown with a power of {_POWER:.0%} from {factor:.2g} times this epsilon on"
-        return subject, f"{low:.2g} to {high:.2g}{power}"
+        return subject, f"{_RATIO * np.exp(-half):.2g} to {_RATIO * np.exp(half):.2g}"
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """The model's ratio, or the difference of a linear one."""
+        return (RATIOS[self.model] or "difference",)
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:
+        """The test of one coefficient of each covariate, the others without effect."""
+        ratio = RATIOS[self.model]
+        if stated is None:
+            if not ratio:
+                return ()
+            stated = EffectSize(ratio, _RATIO)
+        if stated.measure not in self.measures:
+            return ()
+        effect = float(np.log(stated.size)) if ratio else stated.size
+        solution, places = self._foreseen(setting)
+        if not np.isfinite(solution.covariance).all():
+            # So much noise that there is no solution; what it adds is then found with less of it.
+            setting = replace(setting, noises=[NoiseLaw(1.0, noise.draws) for noise in setting.noises])
+            solution, places = self._foreseen(setting)
+        counted = self._checked(setting.schema)[0]
+        events = counted.binary or self.model == "hazards"
+        assumed = "even levels" + (f", {percent(self.expected.events)} with the event" if events else "")
+        return [
+            EffectTest(
+                f"{stated.measure} of {stated.size:g} for {name} ({assumed})",
+                _wald_power(effect, solution, place, setting.noises[0].variance),
+            )
+            for name, place in places
+        ]
+
+
+def _wald_power(effect: float, solution: Fit, place: slice, variance: float) -> Callable[[Sequence[NoiseLaw]], float]:
+    """The power of a test of one of a covariate's coefficients, by the noise; `variance` is that of the solution."""
+    total = float(np.median(np.diag(solution.covariance)[place]))
+    noise = float(np.median(np.diag(solution.noise_covariance)[place]))
+    relative = float(solution.information_noise[place].max())
+
+    def power(noises: Sequence[NoiseLaw]) -> float:
+        grown = noises[0].variance / variance if variance else 0.0
+        if not relative * grown**0.5 <= LIMIT:
+            return 0.0
+        spread = total - noise + grown * noise
+        return normal_power(effect / spread**0.5) if spread > 0 else 0.0
+
+    return power
 
 
 _TITLES: dict[Model, str] = {
@@ -293,20 +338,20 @@ _TITLES: dict[Model, str] = {
 }
 
 
-def _assumed(outcome: Outcome, model: Model) -> Floats:
+def _assumed(outcome: Outcome, model: Model, events: float) -> Floats:
     """Shares of the outcome's cells that a quote assumes."""
     shares = np.ones(outcome.count)
     response = np.array(outcome.response)
     event = (response > 0).any(axis=0)
     if outcome.binary or model == "hazards":
-        shares[event] = _SHARE / max(event.sum(), 1)
+        shares[event] = events / max(event.sum(), 1)
         if model == "hazards":
             # All others are followed to the end.
             last = outcome.count // len(outcome.cells[0]) * (len(outcome.cells[0]) - 1)
             shares[~event] = 0.0
-            shares[last:] = (1 - _SHARE) / (outcome.count - last)
+            shares[last:] = (1 - events) / (outcome.count - last)
         else:
-            shares[~event] = (1 - _SHARE) / max((~event).sum(), 1)
+            shares[~event] = (1 - events) / max((~event).sum(), 1)
     shares /= shares.sum()
     return shares
 

@@ -7,16 +7,20 @@ records, whatever the number of bins. With delayed entry the bin of entry is a f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, nextafter
+from math import inf, log, nextafter
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from learner_node.analyses.exit_counts import ORIGIN, ExitCounts
-from learner_node.analyses.group_comparison import hazard_ratio
+from learner_node.analyses.group_comparison import hazard_ratio, log_rank_power
 from learner_node.analyses.hazard_functionals import Hazards, survival_to
+from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Setting
+from learner_node.analyses.power import normal_tail, percent
+from learner_node.analyses.score_interval import Z
 from learner_node.analyses.survival_estimates import Frame, GroupCounts, estimates
 from learner_node.analyses.survival_result import SurvivalResult
 from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words
@@ -26,6 +30,14 @@ from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, Name, NumericAttribute, Schema
 
 _MOST_CELLS = 100_000
+_USUAL_RATIOS = (1.5, 2.0)
+"""Hazard ratios that a quote judges where none is stated."""
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a quote assumes of the population."""
+
+    events: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2  # share with the event before the horizon
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
     censored: Name | None = None
     entry: Name | None = None
     ends: tuple[float, ...] = ()  # ends of time bins, rising; the last is the horizon
+    expected: Expected = Expected()
     horizon: float | None = None  # cuts the schema's bins: an end of one of them
 
     def questions(self, schema: Schema) -> Sequence[TableQuestion]:
@@ -111,30 +124,80 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
         )
 
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
-        """Widths for equal groups, a fifth of the records with an event, of even hazard, before the horizon."""
-        outcome = self._outcome(setting.schema)
-        names = self._group_names(setting.schema)
-        noise, most = setting.noises[0], setting.most_records_per_unit
-        bins, causes = len(outcome.ends), len(outcome.causes)
-        size = sum(setting.sizes) / len(names)
-
-        def group(ratio: float) -> ExitCounts:
-            alive = 0.8 ** (ratio * np.arange(bins + 1) / bins)
-            values = np.zeros((bins + 1, causes + 1))
-            values[:-1, 0] = size * -np.diff(alive)
-            values[-1, -1] = size * alive[-1]
-            if outcome.entry is not None:
-                values = np.concatenate([values[None], np.zeros((bins + 1, bins + 1, causes + 1))])
-            return ExitCounts(values, outcome.ends, noise, most, expected=True)
-
-        low, high = Hazards.of(group(1.0)).interval(survival_to(bins))
-        lines = [(f"survival of 80 % at {outcome.ends[-1]:g}", f"{low:.1%} to {high:.1%}")]
-        if len(names) > 1:
-            for ratio in (1.5, 2.0):
-                expected = hazard_ratio(group(1.0), group(ratio))
+        """Widths for equal groups with the expected share of events, of even hazard, before the horizon."""
+        end, noise = self._outcome(setting.schema).ends[-1], setting.noises[0]
+        first = self._foreseen(setting, noise, 1.0)
+        low, high = Hazards.of(first).interval(survival_to(first.bins))
+        lines = [(f"survival of {percent(1 - self.expected.events)} at {end:g}", f"{low:.1%} to {high:.1%}")]
+        if len(self._group_names(setting.schema)) > 1:
+            for ratio in _USUAL_RATIOS:
+                expected = hazard_ratio(first, self._foreseen(setting, noise, ratio))
                 interval = f"{np.exp(expected.low):.2g} to {np.exp(expected.high):.2g}"
                 lines.append((f"hazard ratio of {ratio:g} between two groups", interval))
         return lines
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """None without groups."""
+        return () if self.group is None else ("hazard ratio", "survival difference")
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:
+        """The log-rank test of two of the groups; of a difference of survival, whether their intervals lie apart."""
+        groups = len(self._group_names(setting.schema))
+        if groups < 2:
+            return ()
+        if stated is None:
+            return [self._ratio_test(setting, ratio) for ratio in _USUAL_RATIOS]
+        if stated.measure == "hazard ratio":
+            return [self._ratio_test(setting, stated.size)]
+        return [self._difference_test(setting, stated.size)] if stated.measure == "survival difference" else ()
+
+    def _assumed(self, setting: Setting) -> str:
+        """What is assumed of the group of reference, in words."""
+        return f"{percent(self.expected.events)} with the event by {self._outcome(setting.schema).ends[-1]:g}"
+
+    def _ratio_test(self, setting: Setting, ratio: float) -> EffectTest:
+        def power(noises: Sequence[NoiseLaw]) -> float:
+            first, second = (self._foreseen(setting, noises[0], value) for value in (1.0, ratio))
+            return log_rank_power(first, second)
+
+        words = f"hazard ratio of {ratio:g} between two groups ({self._assumed(setting)}, log-rank test)"
+        return EffectTest(words, power)
+
+    def _difference_test(self, setting: Setting, difference: float) -> EffectTest:
+        base = 1.0 - self.expected.events
+        if not 0.0 < base - difference < 1.0:
+            raise ConfigurationError(
+                f"a survival difference of {difference:g} would take a survival of {percent(base)} to "
+                f"{percent(base - difference)}; state the share of events in `expected`"
+            )
+        ratio = log(base - difference) / log(base)
+
+        def power(noises: Sequence[NoiseLaw]) -> float:
+            ends = []
+            for value in sorted((1.0, ratio)):  # the better survival first
+                counts = self._foreseen(setting, noises[0], value)
+                ends.append(Hazards.of(counts).interval(survival_to(counts.bins)))
+            better, worse = max(base, base - difference), min(base, base - difference)
+            below, above = better - ends[0][0], ends[1][1] - worse
+            gap = better - worse - below - above
+            return normal_tail(gap, float(np.hypot(below, above)) / Z)
+
+        words = f"survival difference of {difference:g} ({self._assumed(setting)}; two intervals of 95 % apart)"
+        return EffectTest(words, power)
+
+    def _foreseen(self, setting: Setting, noise: NoiseLaw, ratio: float) -> ExitCounts:
+        """Expected counts of one of equal groups, with a hazard so many times the reference's."""
+        outcome = self._outcome(setting.schema)
+        bins, causes = len(outcome.ends), len(outcome.causes)
+        size = sum(setting.sizes) / len(self._group_names(setting.schema))
+        alive = (1.0 - self.expected.events) ** (ratio * np.arange(bins + 1) / bins)
+        values = np.zeros((bins + 1, causes + 1))
+        values[:-1, 0] = size * -np.diff(alive)
+        values[-1, -1] = size * alive[-1]
+        if outcome.entry is not None:
+            values = np.concatenate([values[None], np.zeros((bins + 1, bins + 1, causes + 1))])
+        return ExitCounts(values, outcome.ends, noise, setting.most_records_per_unit, expected=True)
 
     def _outcome(self, schema: Schema) -> _Outcome:
         """Time and event. Raises ConfigurationError: neither part nor schema names them, or they do not fit."""

@@ -3,21 +3,27 @@
 The reading is here, `table_one_result` shows it, and docs/tables.md has conventions and limits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.analyses.attribute_difference import (
+    SHARES,
+    STANDARDISED,
     Moments,
+    groups_apart,
     holm,
     largest,
+    level_power,
     level_test,
     levels_distance,
     number_difference,
+    number_power,
     number_test,
     pairs,
     share_difference,
@@ -25,8 +31,8 @@ from learner_node.analyses.attribute_difference import (
 from learner_node.analyses.consistency import consistent, settled
 from learner_node.analyses.inference import linear_p
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.noisy_table import NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import POPULATION, THESE, Estimate, Setting
+from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
+from learner_node.analyses.part import POPULATION, THESE, EffectSize, EffectTest, Estimate, Setting
 from learner_node.analyses.shares import (
     TAIL,
     BinnedNumber,
@@ -54,6 +60,8 @@ from protocol.schema import NumericAttribute, Schema
 Floats = NDArray[np.float64]
 QUARTILES = (0.25, 0.5, 0.75)
 OVERALL = "overall"
+_USUAL_DIFFERENCE = 0.2
+"""Standardised difference that a quote judges where none is stated."""
 _TWO = 2
 
 
@@ -181,6 +189,49 @@ class TableOne(msgspec.Struct, frozen=True, tag_field="kind", tag="table_one", f
         where = f"in a group of {size:,.0f}" if self.group else f"of {size:,.0f}"
         quotes.append((f"a share of 20 % {where}", f"{100 * share.low:.1f} to {100 * share.high:.1f} %"))
         return quotes
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """None without groups."""
+        return (STANDARDISED, SHARES) if self.group else ()
+
+    def effect_tests(self, setting: Setting, stated: EffectSize | None) -> Sequence[EffectTest]:
+        """The test of one group's difference from the others, of equal size: of each attribute, by its raw p-value."""
+        if not self.group or (stated is not None and stated.measure not in self.measures):
+            return ()
+        effect = stated or EffectSize(STANDARDISED, _USUAL_DIFFERENCE)
+        tests = []
+        for index, question in enumerate(self.questions(setting.schema)):
+            axes = [Axis.of(bins, setting.schema) for bins in question.factors]
+            middles = None
+            if not axes[0].levels:
+                ends = bin_ends(setting.schema, axes[0].variable, axes[0].edges)
+                middles = (ends[1:] + ends[:-1]) / 2
+            if axes[0].proper < _TWO or axes[1].proper < _TWO or (middles is not None and effect.measure == SHARES):
+                continue
+            shares = groups_apart(axes[0], axes[1].proper, middles, effect)
+            expected = shares * float(sum(setting.sizes)) / axes[1].proper
+            power = _group_power(expected, middles, setting.most_records_per_unit)
+            tests.append((axes[0].variable, partial(_at_table, power, index)))
+        words = f"{effect.measure} of {effect.size:g}"
+        if stated is None and len(tests) > 1:
+            return (EffectTest(f"{words} in the hardest of {len(tests)} attributes", partial(_least, tests)),)
+        return [EffectTest(f"{words} of {name}", power) for name, power in tests]
+
+
+def _group_power(expected: Floats, middles: Floats | None, most: int) -> Callable[[NoiseLaw], float]:
+    """The power of the test of a difference between groups, with expected counts (cells, groups), by the noise."""
+    if middles is not None:
+        return partial(number_power, expected, middles, most=most)
+    return partial(level_power, expected, most=most)
+
+
+def _at_table(power: Callable[[NoiseLaw], float], index: int, noises: Sequence[NoiseLaw]) -> float:
+    return power(noises[index])
+
+
+def _least(tests: Sequence[tuple[str, Callable[[Sequence[NoiseLaw]], float]]], noises: Sequence[NoiseLaw]) -> float:
+    return min(power(noises) for _, power in tests)
 
 
 @dataclass(frozen=True)

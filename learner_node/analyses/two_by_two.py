@@ -16,12 +16,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, ndtri, xlogy
+from scipy.special import expit, ndtri, xlogy
 
 from learner_node.analyses.between_sites import SiteEstimate
 from learner_node.analyses.inference import linear_p, noisy
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
+from learner_node.analyses.power import linear_power
 
 Floats = NDArray[np.float64]
 Measure = Literal["risk difference", "risk ratio", "odds ratio"]
@@ -326,8 +327,12 @@ def site_estimate(site: str, tables: Tables, measure: Measure, estimate: Estimat
     return SiteEstimate(site, value, variance, share * variance)
 
 
-def power(tables: Tables) -> float:
-    """Chance that a test of no effect rejects at 5 %, where these are the expected answers; about, from its p-value."""
-    middle = np.zeros(1)
-    p = float(_signed(tables, "odds ratio", middle)[1][0])
-    return float(ndtr(-ndtri(p / 2.0) - _REACH)) if p > 0 else 1.0
+def effect_power(tables: Tables, measure: Measure) -> float:
+    """Chance that the test of no effect rejects at 5 %, where `tables` have the expected answers."""
+    null = np.zeros(1)
+    means = _fit(tables, measure, null)
+    weights = _weights(measure, null, means)[0]
+    squares = tables.most_records * weights**2
+    samplings = float((squares * means[0]).sum()), float((squares * tables.values).sum())
+    signal = float(_signed(tables, measure, null)[0][0])
+    return linear_power(signal, weights.ravel(), samplings, tables.noise, tables.draws.ravel())

@@ -149,6 +149,18 @@ def test_a_quote_tells_cost_noise_and_intervals_before_anything_is_asked(folder)
     assert {table["within"] for table in part["tables"]} == {law.quantile(0.975)}
     assert {table["site_within"] for table in part["tables"]} == {NoiseLaw(4.0).quantile(0.975)}
     assert part["intervals"] == [{"quantity": "a count", "interval": f"give or take {law.quantile(0.975)}"}]
+    assert part["effects"] == [
+        {
+            "effect": "a mean of 1",
+            "power": 0.9 / 5,
+            "wanted_power": 0.8,
+            "least_epsilon": "16",  # a scale of 1/8
+            "least_epsilon_of_analysis": "16",
+            "power_without_noise": 0.9,
+        }
+    ]
+    certain = quoted(folder / "scenario.toml", "--effect", "mean 1", "--power", "0.95")
+    assert "no epsilon shows it: without noise the power is 90 %" in certain
     text = quoted(folder / "scenario.toml", "--epsilons", "1,0.1")
     assert text.count("each count right within") == 2
     assert "assumed" in text

@@ -7,7 +7,7 @@ import polars as pl
 
 from expril.report.document import Text
 from learner_node.analyses.noisy_table import TableQuestion
-from learner_node.analyses.part import THESE, Estimate
+from learner_node.analyses.part import THESE, EffectTest, Estimate
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 
@@ -35,6 +35,14 @@ class RawTables(msgspec.Struct, frozen=True, tag_field="kind", tag="raw", forbid
 
     def read(self, answers):
         return RawResult(answers)
+
+    @property
+    def measures(self):
+        return ("mean",)
+
+    def effect_tests(self, setting, stated):
+        """Power grows with epsilon, to .9 without noise."""
+        return [EffectTest("a mean of 1", lambda noises: 0.9 / (1.0 + noises[0].scale))]
 
     def quote(self, setting):
         return [("a count", f"give or take {setting.noises[0].quantile(0.975)}")]
