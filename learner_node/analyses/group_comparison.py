@@ -59,7 +59,7 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
     scores, maps, sampling, moves = _log_rank_scores(groups, cause)
     count, noise = len(groups), groups[0].noise
     # (count, L) each: by how much censoring of group h in each bin moves scores at most
-    shifts = [move * _doubt(group, cause) for move, group in zip(moves, groups, strict=True)]
+    shifts: list[Floats] = [move * _doubt(group, cause) for move, group in zip(moves, groups, strict=True)]
     covariance = sampling + sum(noise.variance * m @ m.T for m in maps)
     alike: Floats = np.sum(shifts, axis=0)
     if count == 2:
@@ -72,7 +72,8 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
         return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
     inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
     statistic = float(scores @ inverse @ scores)
-    least = [_least_statistic(scores, inverse, part) for part in (alike, np.hstack(shifts))]
+    every: Floats = np.hstack(shifts)
+    least = [_least_statistic(scores, inverse, part) for part in (alike, every)]
     p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
     return LogRank(statistic, count - 1, p, p_even, p_any)
 
