@@ -72,8 +72,7 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
         return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
     inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
     statistic = float(scores @ inverse @ scores)
-    every: Floats = np.hstack(shifts)
-    least = [_least_statistic(scores, inverse, part) for part in (alike, every)]
+    least = [_least_statistic(scores, inverse, np.asarray(part, np.float64)) for part in (alike, np.hstack(shifts))]
     p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
     return LogRank(statistic, count - 1, p, p_even, p_any)
 
