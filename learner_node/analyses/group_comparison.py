@@ -70,9 +70,9 @@ def log_rank(groups: Sequence[ExitCounts], cause: int | None = None) -> LogRank:
         normal = np.full(3, max(float(sampling[0, 0]), 0.0))
         p_even, p, p_any = linear_p(nearest, np.tile(coefficients, (3, 1)), normal, noise).tolist()
         return LogRank(float(scores[0] ** 2 / variance) if variance > _NONE else 0.0, 1, p, p_even, p_any)
-    inverse = np.linalg.pinv(covariance, hermitian=True, rcond=1e-9)
+    inverse = np.asarray(np.linalg.pinv(covariance, hermitian=True, rcond=1e-9), np.float64)
     statistic = float(scores @ inverse @ scores)
-    least = [_least_statistic(scores, inverse, np.asarray(part, np.float64)) for part in (alike, np.hstack(shifts))]
+    least = [_least_statistic(scores, inverse, part) for part in (alike, np.hstack(shifts))]
     p_even, p, p_any = gammaincc((count - 1) / 2, np.maximum([statistic, *least], 0.0) / 2).tolist()
     return LogRank(statistic, count - 1, p, p_even, p_any)
 
