@@ -132,8 +132,8 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
             if analyses is not None:
                 from learner_node.analyses.quoting import quote_at
 
-                shown = requested if epsilons else [analyses.epsilon]
-                quotes = quote_at(analyses.parts, analyses.prospect, shown, effect or [], power)
+                amounts = requested if epsilons else [analyses.epsilon]
+                quotes = quote_at(analyses.parts, analyses.prospect, amounts, effect or [], power)
                 if json_:
                     print_json({"quotes": [item.to_builtins() for item in quotes]})
                 else:

@@ -36,7 +36,7 @@ class PowerQuote:
 
     words: str  # the effect, and what is assumed
     chance: float  # at the plan's epsilon
-    wanted: float  # the power for which `least` is
+    target: float  # the power for which `least` is
     least: Fraction | None  # of the whole plan; None: no epsilon of `READABLE` is enough
     least_of_part: Fraction | None  # this analysis' share of it
     without_noise: float  # chance with exact counts
@@ -46,17 +46,17 @@ class PowerQuote:
         chance = f"{self.words}: shown with a chance of {_chance(self.chance)}"
         if self.least is not None and self.least_of_part is not None:
             share = "" if self.least == self.least_of_part else f" ({written(self.least_of_part)} for this analysis)"
-            return f"{chance}; with {percent(self.wanted)} from epsilon {written(self.least)}{share} on"
-        if self.without_noise < self.wanted:
+            return f"{chance}; with {percent(self.target)} from epsilon {written(self.least)}{share} on"
+        if self.without_noise < self.target:
             return f"{chance}; no epsilon shows it: without noise the power is {_chance(self.without_noise)}"
-        return f"{chance}; with {percent(self.wanted)} only above epsilon {written(READABLE[-1])}"
+        return f"{chance}; with {percent(self.target)} only above epsilon {written(READABLE[-1])}"
 
     def to_builtins(self) -> dict[str, Any]:
         """The same as JSON; rationals are texts."""
         return {
             "effect": self.words,
             "power": self.chance,
-            "wanted_power": self.wanted,
+            "target_power": self.target,
             "least_epsilon": None if self.least is None else str(self.least),
             "least_epsilon_of_analysis": None if self.least_of_part is None else str(self.least_of_part),
             "power_without_noise": self.without_noise,
@@ -111,7 +111,7 @@ def foresee(
             PowerQuote(
                 words=test.words,
                 chance=test.power(setting.noises),
-                wanted=power,
+                target=power,
                 least=least,
                 least_of_part=None if least is None else least * part_epsilon / epsilon,
                 without_noise=test.power([NoiseLaw(0.0) for _ in setting.noises]),

@@ -153,7 +153,7 @@ def test_a_quote_tells_cost_noise_and_intervals_before_anything_is_asked(folder)
         {
             "effect": "a mean of 1",
             "power": 0.9 / 5,
-            "wanted_power": 0.8,
+            "target_power": 0.8,
             "least_epsilon": "16",  # a scale of 1/8
             "least_epsilon_of_analysis": "16",
             "power_without_noise": 0.9,
