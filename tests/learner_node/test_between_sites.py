@@ -48,6 +48,7 @@ def test_the_interval_of_tau_squared_is_where_q_leaves_its_law():
         assert q == pytest.approx(chi2.ppf(level, 4), rel=1e-6) or (end == 0 and q < chi2.ppf(level, 4))
 
 
+@pytest.mark.slow
 def test_heterogeneity_is_what_remains_beyond_the_noise():
     """Equal true values: estimates that differ by noise alone are not heterogeneous."""
     rng = np.random.default_rng(3)
@@ -126,6 +127,7 @@ def test_one_site_has_no_differences():
     assert result.fixed.value == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_a_prediction_interval_covers_another_site_and_the_usual_one_does_not():
     """Where sites differ little, tau^2 is often estimated as 0, and an interval that trusts this is too short."""
     from scipy.stats import t

@@ -182,6 +182,7 @@ def test_a_result_has_a_cross_table_intervals_and_the_doubtful_cells():
     json.dumps(result.to_builtins(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_columns_of_numbers_keep_their_type_where_many_rows_have_no_share():
     counts = part(by=["age"], bins={"age": 200}, where={"sex": "f"})
     bins = counts.questions(SCHEMA)[0].factors[0]
