@@ -32,11 +32,12 @@ SCHEMA = Schema(
     time_to_event=TimeToEvent("days", "status", "alive", bins=10, horizon=10.0),
 )
 ARMS = {"exposure": "arm", "exposed": "new", "outcome": "died", "event": "yes"}
+AGES = [12.5 * number for number in range(1, 8)]
 PARTS = {
     "effects": {"kind": "effects", **ARMS},
     "survival": {"kind": "survival", "group": "arm"},
     "table of a category": {"kind": "table_one", "group": "arm", "attributes": ["stage"]},
-    "table of a number": {"kind": "table_one", "group": "arm", "attributes": ["age"], "bins": {"age": 8}},
+    "table of a number": {"kind": "table_one", "group": "arm", "attributes": ["age"], "edges": {"age": AGES}},
     "counts": {"kind": "counts", "by": ["stage", "arm"]},
     "regression": {
         "kind": "regression",
