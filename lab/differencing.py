@@ -21,7 +21,7 @@ LEAST = 10
 """What the two services do not show, and to what the second rounds."""
 STARTS = 40
 """Starts of ranges in the attack by many differences; each asks two counts."""
-NORMAL, STRICT = 1.959964, 3.5
+STRICT = 3.5
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def play(targets: int, seed: int) -> list[Outcome]:
                 target = Target(generator.integers(0, 2, RECORDS), int(generator.integers(RECORDS // 2, RECORDS)))
                 hits += attack(service, target, generator) == target.bit
             right = hits / targets
-            low, high = wilson(right, targets, NORMAL)
+            low, high = wilson(right, targets)
             strict_low = wilson(right, targets, STRICT)[0]
             outcomes.append(Outcome(service.name, name, right, low, high, service.bound, strict_low))
     return outcomes

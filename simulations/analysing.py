@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any, NamedTuple
 
 import msgspec
@@ -57,12 +58,12 @@ def exact_analyses(study: AnalysisStudy, sites: Mapping[str, SiteRecords]) -> An
         noisy = study.answers[part.name]
         tables = {
             name: [
-                _exact(question.partition.cells(site_records), table, 1)
+                _exact(question.partition.cells(site_records), table)
                 for question, table in zip(questions, noisy.pooled, strict=True)
             ]
             for name, site_records in records.items()
         }
-        pooled = [_added_up(column) for column in zip(*tables.values(), strict=True)]
+        pooled = [reduce(NoisyTable.plus, column) for column in zip(*tables.values(), strict=True)]
         by_site = tables if noisy.by_site else {}
         answers[part.name] = TableAnswers(study.schema, noisy.epsilon, pooled, by_site, noisy.secure)
     return Analyses(
@@ -86,20 +87,11 @@ def counted_records(site: SiteRecords) -> Records:
     return encode_frame(frame, schema).with_further({schema.label: labels, **outcomes})
 
 
-def _exact(cells: NDArray[np.intp], table: NoisyTable, sites: int) -> NoisyTable:
+def _exact(cells: NDArray[np.intp], table: NoisyTable) -> NoisyTable:
     size = table.values.size
     counts = np.bincount(cells, minlength=size + 1).astype(np.float64)
     outside = None if table.outside is None else float(counts[size])
-    return replace(
-        table, values=counts[:size].reshape(table.values.shape), noise=NO_NOISE, sites=sites, outside=outside
-    )
-
-
-def _added_up(tables: Sequence[NoisyTable]) -> NoisyTable:
-    first = tables[0]
-    outside = None if first.outside is None else sum(table.outside or 0.0 for table in tables)
-    values = np.sum([table.values for table in tables], axis=0)
-    return replace(first, values=values, sites=len(tables), outside=outside)
+    return replace(table, values=counts[:size].reshape(table.values.shape), noise=NO_NOISE, sites=1, outside=outside)
 
 
 def judged(study: Analyses, exact: Analyses) -> Iterator[JudgedEstimate]:

@@ -16,12 +16,12 @@ from lab.intervals.case import COARSE_RECORDS, WHOLE_LINE, Case, Compared, Inter
 from lab.intervals.design import Condition
 from learner_node.analyses.attribute_difference import (
     Moments,
-    holm,
     level_test,
     number_difference,
     number_test,
     share_difference,
 )
+from learner_node.analyses.inference import holm
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import POPULATION, THESE, Estimate
 from learner_node.analyses.shares import (

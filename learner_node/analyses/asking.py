@@ -13,22 +13,16 @@ from typing import Any
 
 import msgspec
 
-from learner_node.analyses.noisy_table import NoisyTable, TableAnswers
+from learner_node.analyses.noisy_table import NoisyTable, TableAnswers, TableQuestion
 from learner_node.analyses.part import Part
 from learner_node.analyses.parts import check_parts
-from learner_node.analyses.plan import Draft, Query, draft, questions_of, read_table, split
+from learner_node.analyses.plan import Draft, draft, questions_of, read_table, split
 from learner_node.analyses.results import Analyses
 from learner_node.study.budget import MOST_PURPOSE, Budget, Purpose, words_for
-from learner_node.study.cards import (
-    common_schema,
-    complaint_about_plan,
-    complaint_about_question,
-    implausible_cards,
-    population,
-)
+from learner_node.study.cards import common_schema, implausible_cards, population
 from learner_node.study.decisions import decided
 from learner_node.study.federation import Federation
-from learner_node.study.plan import agree, nobody_left, over_caps, strangers
+from learner_node.study.plan import agree, foreseen_refusals, nobody_left, over_caps, strangers
 from learner_node.study.pooling import SUMMED, Pooling
 from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
@@ -133,7 +127,8 @@ def _settled(study: Study, request: _Request, cards: Mapping[str, Card], left_ou
             most = max(card.most_records_per_unit for card in remaining.values())
             tables = split(request.parts, request.schema, request.epsilon, most)
             planned = draft(tables, request.schema, remaining, request.pooling, kinds)
-            reasons = _foreseen_refusals(study, planned, remaining)
+            bodies = [query.body for query in planned.queries]
+            reasons = foreseen_refusals(planned.plan, bodies, remaining, kinds, study.readers)
             fit = {name: card for name, card in remaining.items() if name not in reasons}
             reasons |= over_caps(planned.plan, fit, kinds)
             if not reasons:
@@ -141,21 +136,6 @@ def _settled(study: Study, request: _Request, cards: Mapping[str, Card], left_ou
         left_out |= reasons
         remaining = {name: card for name, card in remaining.items() if name not in reasons}
     raise nobody_left(left_out, REMEDY)
-
-
-def _foreseen_refusals(study: Study, planned: Draft, cards: Mapping[str, Card]) -> dict[str, str]:
-    """Curators whose cards show that they would refuse the plan or any of its questions -> why."""
-    kinds, refusals = study.kinds, {}
-    turns = [turn for turn in kinds.turns(planned.plan) if turn.number == 0]
-    for name, card in cards.items():
-        reason = complaint_about_plan(planned.plan, card, kinds)
-        for turn, query in zip(turns, planned.queries, strict=True):
-            if not reason:
-                opening = study.readers[turn.planned.kind].opening(query.body, turn)
-                reason = complaint_about_question(opening, turn, card, kinds)
-        if reason:
-            refusals[name] = f"it would refuse this study: {reason}"
-    return refusals
 
 
 def _counted(study: Study, names: Sequence[str]) -> tuple[str, ...]:
@@ -170,13 +150,13 @@ def _answers(
     study: Study, request: _Request, agreed: Draft, cards: Mapping[str, Card], names: Sequence[str]
 ) -> dict[str, TableAnswers]:
     """The tables of each part: pooled, and those of each curator where it answered for itself."""
-    most = agreed.most_records_per_unit
-    pooled = _tables(request, agreed.queries, study.pooled(names), most)
+    questions = questions_of(request.parts, request.schema)
+    pooled = _tables(questions, request, agreed, study.pooled(names), agreed.most_records_per_unit)
     separate = (
         {}
         if request.pooling.secure
         else {
-            name: _tables(request, agreed.queries, study.pooled([name]), cards[name].most_records_per_unit)
+            name: _tables(questions, request, agreed, study.pooled([name]), cards[name].most_records_per_unit)
             for name in names
         }
     )
@@ -196,12 +176,13 @@ def _answers(
     }
 
 
-def _tables(request: _Request, queries: Sequence[Query], answers: Sequence[Any], most: int) -> list[list[NoisyTable]]:
+def _tables(
+    questions: Sequence[Sequence[TableQuestion]], request: _Request, agreed: Draft, answers: Sequence[Any], most: int
+) -> list[list[NoisyTable]]:
     """Tables of each part in the order of its questions."""
-    questions = questions_of(request.parts, request.schema)
     tables = {
         place: read_table(questions[place[0]][place[1]], answer, block, request.schema, most)
-        for query, answer in zip(queries, answers, strict=True)
+        for query, answer in zip(agreed.queries, answers, strict=True)
         for block, place in enumerate(query.tables)
     }
     return [[tables[part, index] for index in range(len(row))] for part, row in enumerate(questions)]

@@ -128,17 +128,6 @@ def _solved(difference: Callable[[float], float], effect: EffectSize, low: float
     return float(brentq(lambda place: difference(place) - effect.size, low, high))
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's adjusted p-values (1979) of a family; None stays so, and is no member."""
-    members = [(p, index) for index, p in enumerate(p_values) if p is not None]
-    adjusted: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, index) in enumerate(sorted(members)):
-        largest = max(largest, min(1.0, p * (len(members) - rank)))
-        adjusted[index] = largest
-    return adjusted
-
-
 def _toward(value: float, end: float, other: float) -> float:
     """How far an estimate moves where two move to the ends together, by the square of its own part."""
     joint = np.hypot(value - end, other)

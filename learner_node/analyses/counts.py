@@ -17,9 +17,9 @@ from expril.report.table import Cell, strong, text_table
 from learner_node.analyses.consistency import consistent
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import EffectSize, EffectTest, Estimate, Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Estimate, Setting, finite
 from learner_node.analyses.shares import NoisySum, count_estimate, share_estimate, zero_or_few
-from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words
+from learner_node.analyses.variables import Condition, bins_of, check_names, filter_of, filter_words, range_of
 from protocol.errors import ConfigurationError
 from protocol.rationals import Rational
 from protocol.schema import Schema
@@ -71,7 +71,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="kind", tag="counts", forbid
         if len(set(self.by)) != len(self.by):
             raise ConfigurationError("by names a variable twice")
         check_names([*self.edges, *self.bins], self.by, "edges or bins")
-        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
+        within = filter_of(schema, self.where)
         factors = tuple(bins_of(schema, name, self.edges, self.bins) for name in self.by)
         if not factors:
             # the first condition's bins are the table, and its cells are added up
@@ -82,11 +82,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="kind", tag="counts", forbid
         """What a steward reads."""
         self.questions(schema)
         by = f" by {', '.join(self.by)}" if self.by else ""
-        return f"How many records there are{by}{self._filter(schema)}."
-
-    def _filter(self, schema: Schema) -> str:
-        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
-        return f", of those with {' and '.join(texts)}" if texts else ""
+        return f"How many records there are{by}{filter_words(schema, self.where)}."
 
     def read(self, answers: TableAnswers) -> "CountsResult":
         """Estimates of all cells and margins."""
@@ -96,7 +92,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="kind", tag="counts", forbid
             name, condition = next(iter(self.where.items()))
             cells = range_of(answers.schema, name, condition).cells
         by_site = {site: tables[0] for site, tables in answers.by_site.items()}
-        return CountsResult(self, table, by_site, answers.secure, self._filter(answers.schema), cells)
+        return CountsResult(self, table, by_site, answers.secure, filter_words(answers.schema, self.where), cells)
 
     def quote(self, setting: Setting) -> Sequence[tuple[str, str]]:
         """How far a cell and a total are from what is shown, with 95 %."""
@@ -408,7 +404,10 @@ def count_methods(table: NoisyTable) -> list[str]:
             "the population of which the records are a sample, by inversion of a binomial test whose null law holds "
             "sampling and noise."
         ),
-        "Displayed counts were made whole, non-negative and consistent with their totals; no interval uses them.",
+        (
+            "Displayed counts were made whole, non-negative and consistent with their totals; an interval that would "
+            "leave one out is widened to it."
+        ),
     ]
     if table.most_records_per_unit > 1:
         sentences.append(
@@ -445,8 +444,3 @@ def ratio_words(ratio: float | None) -> str:
     if ratio >= 1:
         return "over 1,000,000" if ratio > 1e6 else f"{float(f'{ratio:.2g}'):,g}"
     return "below 1 / 1,000,000" if ratio < 1e-6 else f"1 / {float(f'{1 / ratio:.2g}'):,g}"
-
-
-def finite(value: float | None) -> float | None:
-    """The number, or None for what JSON has no number for."""
-    return value if value is not None and np.isfinite(value) else None

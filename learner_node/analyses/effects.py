@@ -19,7 +19,16 @@ from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, Ta
 from learner_node.analyses.part import POPULATION, THESE, EffectSize, EffectTest, Setting
 from learner_node.analyses.power import percent
 from learner_node.analyses.two_by_two import MEASURES, Measure, Tables, effect, effect_power, site_estimate
-from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words, variable_of
+from learner_node.analyses.variables import (
+    Condition,
+    bins_of,
+    check_names,
+    filter_of,
+    filter_words,
+    range_of,
+    range_words,
+    variable_of,
+)
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.rationals import Rational
@@ -77,8 +86,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         if self.exposed is None and self.reference is None:
             raise ConfigurationError("state exposed, reference or both: which groups to compare")
         factors = tuple(self._bins(schema, name) for name in names)
-        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
-        axes = [_proper(schema, bins) for bins in factors]
+        within = filter_of(schema, self.where)
+        axes = [Axis.of(bins, schema).proper for bins in factors]
         self._contrasts(schema, factors[0])
         events = _cells(schema, factors[1], self.event, "event")
         if not 0 < len(events) < axes[1]:
@@ -91,8 +100,7 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         """What a steward reads."""
         self.questions(schema)
         strata = f" and {self.strata}" if self.strata else ""
-        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
-        chosen = f", of those with {' and '.join(texts)}" if texts else ""
+        chosen = filter_words(schema, self.where)
         return (
             f"How many records there are by {self.exposure}, {self.outcome}{strata}{chosen}, to compare "
             f"{range_words(schema, self.outcome, self.event)} between groups of {self.exposure}."
@@ -113,8 +121,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
 
     def _contrasts(self, schema: Schema, bins: FeatureBins) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
         """Words, cells of the exposed and cells of the reference, of each comparison."""
-        every = range(_proper(schema, bins))
-        words = _labels(schema, bins)
+        every = range(Axis.of(bins, schema).proper)
+        words = Axis.of(bins, schema).proper_labels
         if self.exposed is None:
             base = _cells(schema, bins, self.reference, "reference")
             against = range_words(schema, self.exposure, self.reference)  # type: ignore[arg-type]
@@ -137,8 +145,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         schema, table = answers.schema, answers.pooled[0]
         factors = self.questions(schema)[0].factors
         events = _cells(schema, factors[1], self.event, "event")
-        others = tuple(cell for cell in range(_proper(schema, factors[1])) if cell not in events)
-        strata = _labels(schema, factors[2]) if self.strata else ()
+        others = tuple(cell for cell in range(Axis.of(factors[1], schema).proper) if cell not in events)
+        strata = Axis.of(factors[2], schema).proper_labels if self.strata else ()
         sites = {site: tables[0] for site, tables in answers.by_site.items()} if len(answers.by_site) > 1 else {}
         lines: list[EffectLine] = []
         pooled = {}
@@ -178,8 +186,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         self, schema: Schema, table: NoisyTable, factors: Sequence[FeatureBins], outcomes: Sequence[tuple[int, ...]]
     ) -> list[SignificanceTest]:
         """Tests over all groups of the exposure."""
-        groups = [(cell,) for cell in range(_proper(schema, factors[0]))]
-        strata = tuple(range(_proper(schema, factors[2]))) if self.strata else ()
+        groups = [(cell,) for cell in range(Axis.of(factors[0], schema).proper)]
+        strata = tuple(range(Axis.of(factors[2], schema).proper)) if self.strata else ()
         values = np.array([[_sum(table.values, group, cells, strata) for cells in outcomes] for group in groups])
         added = np.array([[float(len(cells) * max(len(strata), 1)) for cells in outcomes] for _ in groups])
         most = table.most_records_per_unit
@@ -224,8 +232,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
         """Expected counts of the first comparison. Raises ConfigurationError: no risks have such an effect."""
         factors = self.questions(setting.schema)[0].factors
         events = len(_cells(setting.schema, factors[1], self.event, "event"))
-        strata = _proper(setting.schema, factors[2]) if self.strata else 1
-        outcomes = np.array([events, _proper(setting.schema, factors[1]) - events], np.float64) * strata
+        strata = Axis.of(factors[2], setting.schema).proper if self.strata else 1
+        outcomes = np.array([events, Axis.of(factors[1], setting.schema).proper - events], np.float64) * strata
         _, group, base = self._contrasts(setting.schema, factors[0])[0]
         added = np.outer([len(group), len(base)], outcomes)[None]
         values = _expected(self.expected, measure, size, float(sum(setting.sizes)))
@@ -257,7 +265,6 @@ class _Cut:
         sizes = np.outer([len(group) for group in self.groups], [len(outcome) for outcome in self.outcomes])
         added = np.array([sizes * float(max(len(strata), 1)) for _, strata in cells])
         first = answers[0]
-        # sites' answers may hold noise of unlike laws only if their c differ, which one plan does not
         return Tables(values, first.noise, first.most_records_per_unit, POPULATION, added)
 
 
@@ -280,24 +287,12 @@ def _sum(values: Floats, group: Sequence[int], outcome: Sequence[int], strata: S
     return float(cells.sum())
 
 
-def _proper(schema: Schema, bins: FeatureBins) -> int:
-    """Number of levels or bins, without "other" and missing."""
-    variable = variable_of(schema, bins.attribute)
-    return len(variable.levels) if isinstance(variable, CategoricalAttribute) else len(bins.edges) + 1
-
-
-def _labels(schema: Schema, bins: FeatureBins) -> tuple[str, ...]:
-    """Texts of levels or bins, without "other" and missing."""
-    axis = Axis.of(bins, schema)
-    return axis.labels[: axis.proper]
-
-
 def _cells(schema: Schema, bins: FeatureBins, condition: Condition | None, key: str) -> tuple[int, ...]:
     """Levels or bins that satisfy a condition. Missing and other values satisfy none."""
     if condition is None:
         return ()
     chosen = range_of(schema, bins.attribute, condition, key)
-    count = _proper(schema, bins)
+    count = Axis.of(bins, schema).proper
     if not bins.edges:
         return tuple(cell for cell in chosen.cells if cell < count)
     inside = chosen.cells[0]  # bin 0 is below the only end; bin 1 begins at the first

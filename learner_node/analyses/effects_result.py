@@ -18,7 +18,7 @@ from learner_node.analyses.between_sites import SUM_ONLY, BetweenSites, SiteEsti
 from learner_node.analyses.figures import between_sites_blocks, forest_row, p_equation, p_words
 from learner_node.analyses.inference import SignificanceTest
 from learner_node.analyses.noisy_table import NoisyTable
-from learner_node.analyses.part import POPULATION, Estimate
+from learner_node.analyses.part import POPULATION, Estimate, finite
 from learner_node.analyses.two_by_two import Measure
 
 _LARGE = 1000
@@ -109,8 +109,8 @@ class EffectsResult:
                     "measure": line.measure,
                     "of": line.estimate.of,
                     "value": line.estimate.value,
-                    "low": _finite(line.estimate.low),
-                    "high": _finite(line.estimate.high),
+                    "low": finite(line.estimate.low),
+                    "high": finite(line.estimate.high),
                     "p": line.estimate.p,
                 }
                 for line in self.lines
@@ -256,10 +256,6 @@ def _number_words(value: float | None) -> str:
 def test_words(test: SignificanceTest) -> str:
     """A test in words."""
     return f"{test.name}: statistic {test.statistic:.3g}, {test.df:.3g} df, p {p_words(test.p)}, {POPULATION}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _interval(low: float, high: float, measure: Measure, value: float | None = None) -> dict[str, float]:

@@ -6,7 +6,6 @@ that all parts' pages read alike: each line names its estimand, and what cannot 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from statistics import NormalDist
 
 from expril.report.document import Block, Heading, Legend, Text
 from expril.report.forest import (
@@ -22,9 +21,9 @@ from expril.report.forest import (
 )
 from expril.report.numbers import count
 from learner_node.analyses.between_sites import FEWEST, SUM_ONLY, BetweenSites, Pooled, SiteEstimate
-from learner_node.analyses.part import LEVEL, POPULATION, Estimand, Estimate
+from learner_node.analyses.part import POPULATION, Estimand, Estimate
+from learner_node.analyses.score_interval import Z
 
-_REACH = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FEW = 5
 """Sites up to which a random-effects interval is said to rest on few."""
 RANDOM, FIXED = "all sites, random effects", "all sites, fixed effects"
@@ -133,7 +132,7 @@ def _legend(rows: Sequence[ForestRow], null: float) -> Legend:
 def _site_row(site: SiteEstimate, to: Callable[[float], float], of: Estimand) -> ForestRow:
     if site.value is None or not site.usable:
         return ForestRow(site.site, None, to(-math.inf), math.inf, of, form="part")
-    reach = _REACH * math.sqrt(site.variance)
+    reach = Z * math.sqrt(site.variance)
     ends = to(site.value - reach), to(site.value + reach)
     return ForestRow(site.site, to(site.value), *ends, of, form="part")
 

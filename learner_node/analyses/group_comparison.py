@@ -16,7 +16,7 @@ from scipy.optimize import brentq, lsq_linear
 from scipy.special import gammaincc
 
 from learner_node.analyses.exit_counts import ACTUARIAL, ExitCounts
-from learner_node.analyses.hazard_functionals import Interval, one_sided_critical
+from learner_node.analyses.hazard_functionals import one_sided_critical
 from learner_node.analyses.inference import linear_p
 from learner_node.analyses.power import linear_power
 from learner_node.analyses.score_interval import Z, noise_limit, score_interval
@@ -332,10 +332,3 @@ def _value(pair: _Pair) -> Ratio:
 def _tells(pair: _Pair) -> bool:
     """Whether exact counts have events in both groups."""
     return all((group.event_map(pair.cause) @ group.cells).sum() > 0 for group in (pair.first, pair.second))
-
-
-def as_interval(ratio: Ratio) -> Interval | None:
-    """The ratio itself and its ends; None where it has no value."""
-    if ratio.value is None:
-        return None
-    return Interval(float(np.exp(ratio.value)), float(np.exp(ratio.low)), float(np.exp(ratio.high)))

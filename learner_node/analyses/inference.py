@@ -15,7 +15,7 @@ Means are fitted by the quasi-likelihood of that variance: with a = sigma^2 / c,
 lambda + a, and lambda stays at 0 or above. Without noise this is maximum likelihood.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -337,3 +337,14 @@ def trend_score(
     # an answer below zero counts as zero where the fit is zero, too
     statistic = float((weights * (np.where(mean > 0, values, np.maximum(values, 0.0)) - mean).ravel()).sum())
     return TrendScore(statistic, weights, float((weights**2 * most_records * mean.ravel()).sum()), information)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's adjusted p-values (1979) of a family; None stays so, and is no member."""
+    members = [(p, index) for index, p in enumerate(p_values) if p is not None]
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, index) in enumerate(sorted(members)):
+        largest = max(largest, min(1.0, p * (len(members) - rank)))
+        adjusted[index] = largest
+    return adjusted

@@ -69,6 +69,11 @@ class Axis:
         return len(self.levels) if self.levels else len(self.edges) + 1
 
     @property
+    def proper_labels(self) -> tuple[str, ...]:
+        """Texts of the levels or bins, without "other" and missing."""
+        return self.labels[: self.proper]
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """A text for each cell."""
         if self.levels:

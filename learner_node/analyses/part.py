@@ -7,8 +7,9 @@ The machinery that asks and the pages that show know this interface alone. A new
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
+import msgspec
 import polars as pl
 
 from expril.report.document import Block
@@ -21,6 +22,11 @@ Estimand = Literal["these records", "their population"]
 THESE: Estimand = "these records"
 POPULATION: Estimand = "their population"
 LEVEL = 0.95
+
+
+def finite(value: Any) -> Any:
+    """The value, or None for a number that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,9 @@ class Estimate:
         Every estimate of a result is written so: a simulation finds it by these keys, and holds it against the exact
         one, which is at the same place of the result of exact answers.
         """
-        ends = [float(end) if math.isfinite(end) else None for end in (self.low, self.high)]
         value = None if self.value is None else float(self.value)
         p = {} if self.p is None else {"p": float(self.p)}
-        return {"value": value, "low": ends[0], "high": ends[1], "of": self.of, **p}
+        return {"value": value, "low": finite(float(self.low)), "high": finite(float(self.high)), "of": self.of, **p}
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,12 @@ class Setting:
     sizes: Sequence[int]  # number of records at each curator, as declared or assumed
     noises: Sequence[NoiseLaw]  # of each question's table, in the pooled answer; the order of `questions`
     most_records_per_unit: int = 1
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a quote assumes of the population."""
+
+    events: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2  # share of records with an event (before the horizon)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ coefficients and their covariance follow, and `regression_result` what is shown.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from learner_node.analyses.between_sites import BetweenSites, SiteEstimate, between_sites
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import EffectSize, EffectTest, Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Expected, Setting
 from learner_node.analyses.power import normal_power, percent
 from learner_node.analyses.regression_design import (
     Block,
@@ -46,12 +45,6 @@ MOST_COVARIATES = 12
 MOST_CONTRASTS = 1_500
 """Most contrasts of covariates and their pairs; their matrix is inverted."""
 _RATIO = 2.0
-
-
-class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a quote assumes of the population."""
-
-    events: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2  # share of records with an event
 
 
 class Regression(

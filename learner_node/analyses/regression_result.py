@@ -14,7 +14,8 @@ from expril.report.forest import NOT_ESTIMABLE, forest_legend, forest_table, p_t
 from expril.report.table import Cell, Column, Group, Table
 from learner_node.analyses.between_sites import BetweenSites
 from learner_node.analyses.figures import between_sites_blocks, forest_row
-from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
+from learner_node.analyses.inference import holm
+from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate, finite
 from learner_node.analyses.regression_fit import Fit
 from learner_node.analyses.regression_terms import Model
 from learner_node.analyses.score_interval import noise_limit, normal_score
@@ -72,17 +73,6 @@ class Counted:
     bins: tuple[str, ...]  # covariates that are numbers
     excludes: bool  # whether records without a covariate are left out
     intervals: int  # of time; 0 without
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of one family (Holm 1979), in the order given."""
-    order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(len(order))
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted.tolist()
 
 
 def coefficient_rows(
@@ -258,17 +248,17 @@ class RegressionResult:
     def to_builtins(self) -> dict[str, Any]:
         """Rows and what was counted; None for infinite ends."""
         frames = {
-            name: [{key: _finite(value) for key, value in row.items()} for row in frame.to_dicts()]
+            name: [{key: finite(value) for key, value in row.items()} for row in frame.to_dicts()]
             for name, frame in self.to_frames().items()
         }
         heterogeneity = [
             {
                 "covariate": self.rows[index].covariate,
                 "level": self.rows[index].level,
-                "q": _finite(comparison.q),
-                "p": _finite(comparison.p),
-                "tau_squared": _finite(comparison.tau_squared),
-                "i_squared": _finite(comparison.i_squared),
+                "q": finite(comparison.q),
+                "p": finite(comparison.p),
+                "tau_squared": finite(comparison.tau_squared),
+                "i_squared": finite(comparison.i_squared),
             }
             for index, comparison in self.between.items()
         ]
@@ -387,10 +377,6 @@ def _interval(estimate: Estimate) -> str:
         return "–"
     high = "any" if np.isinf(estimate.high) else _number(estimate.high)
     return f"{_number(estimate.low)} to {high}"
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _list(names: Sequence[str]) -> str:

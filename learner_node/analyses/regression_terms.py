@@ -49,7 +49,7 @@ class Covariate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def check(self, axis: Axis) -> None:
         """Raise ConfigurationError: scores or reference do not fit the axis."""
-        labels = axis.labels[: axis.proper]
+        labels = axis.proper_labels
         where = f"covariate {self.variable!r}"
         if self.scores and (self.coding != "trend" or len(self.scores) != len(labels)):
             raise ConfigurationError(f"{where}: scores are for coding = 'trend', one for each of {len(labels)} cells")
@@ -82,8 +82,7 @@ def variable_of(schema: Schema, name: str, role: str) -> CategoricalAttribute | 
     """A variable of the schema. Raises ConfigurationError: there is none."""
     variable = schema.variable(name)
     if variable is None:
-        names = [attribute.name for attribute in schema.attributes] + [schema.label]
-        names += [outcome.name for outcome in getattr(schema, "outcomes", ())]
+        names = [attribute.name for attribute in (*schema.attributes, *schema.outcomes)] + [schema.label]
         raise ConfigurationError(f"{name!r} is {role}, and the schema has no such variable{suggest(name, names)}")
     return variable
 
@@ -177,15 +176,15 @@ def time_outcome(schema: Schema, cause: str | None) -> Outcome:
 
     A record counts for the whole of each interval before the one in which it leaves, and for half of that one.
     """
-    spec = getattr(schema, "time_to_event", None)
+    spec = schema.time_to_event
     if spec is None:
         raise ConfigurationError("proportional hazards need time_to_event in the schema: the time and its event")
     event = variable_of(schema, spec.event, "the event")
     if not isinstance(event, CategoricalAttribute):
         raise ConfigurationError(f"the event {spec.event!r} of time_to_event must have levels")
-    causes = [level for level in event.levels if level != spec.censored]
+    causes = schema.causes
     if cause is not None and cause not in causes:
-        raise ConfigurationError(f"cause {cause!r} is none of {', '.join(causes)}{suggest(cause, causes)}")
+        raise ConfigurationError(f"cause {cause!r} is none of {', '.join(causes)}{suggest(cause, list(causes))}")
     ends = np.asarray(spec.ends, float)
     widths = np.diff([0.0, *ends])
     # A time at the end of an interval lies in it: the next larger float begins the next one.

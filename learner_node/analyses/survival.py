@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, log, nextafter
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -18,12 +17,12 @@ from learner_node.analyses.group_comparison import hazard_ratio, log_rank_power
 from learner_node.analyses.hazard_functionals import Hazards, survival_to
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
-from learner_node.analyses.part import EffectSize, EffectTest, Setting
+from learner_node.analyses.part import EffectSize, EffectTest, Expected, Setting
 from learner_node.analyses.power import normal_tail, percent
 from learner_node.analyses.score_interval import Z
 from learner_node.analyses.survival_estimates import Frame, GroupCounts, estimates
 from learner_node.analyses.survival_result import SurvivalResult
-from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words
+from learner_node.analyses.variables import Condition, bins_of, check_names, filter_of, filter_words
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.rationals import Rational
@@ -32,12 +31,6 @@ from protocol.schema import CategoricalAttribute, Name, NumericAttribute, Schema
 _MOST_CELLS = 100_000
 _USUAL_RATIOS = (1.5, 2.0)
 """Hazard ratios that a quote judges where none is stated."""
-
-
-class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a quote assumes of the population."""
-
-    events: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.2  # share with the event before the horizon
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
             self._group_names(schema)
             factors.insert(0, bins_of(schema, self.group, self.edges))
         check_names(list(self.edges), [self.group] if self.group else [], "edges")
-        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
+        within = filter_of(schema, self.where)
         question = TableQuestion(tuple(factors), within)
         cells = question.partition.cell_count(schema)
         if cells > _MOST_CELLS:
@@ -105,8 +98,7 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
         outcome = self._outcome(schema)
         entered = f", when they came under observation ({outcome.entry})" if outcome.entry else ""
         by_group = f" by {self.group}" if self.group else ""
-        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
-        chosen = f" among those with {' and '.join(texts)}" if texts else ""
+        chosen = filter_words(schema, self.where, " among")
         return (
             f"Counts{by_group} how many left observation in each of {len(outcome.ends)} time bins of {outcome.time} up "
             f"to {outcome.ends[-1]:g}, with which {outcome.event.name}{entered}{chosen}: for survival curves. Each "
@@ -246,7 +238,7 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
         """Names of the groups, in the order of the table. Raises ConfigurationError: the reference is none."""
         if self.group is None:
             return ("all",)
-        names = _axis_labels(bins_of(schema, self.group, self.edges), schema)
+        names = Axis.of(bins_of(schema, self.group, self.edges), schema).proper_labels
         if self.reference is not None and self.reference not in names:
             raise ConfigurationError(f"reference must be one of {', '.join(names)}")
         return names
@@ -278,9 +270,3 @@ class Survival(msgspec.Struct, frozen=True, tag="survival", tag_field="kind", fo
             incomplete = float(cells.sum() - complete.sum())
             groups.append(GroupCounts(name, counts, incomplete, cells.size - complete.size))
         return groups
-
-
-def _axis_labels(bins: FeatureBins, schema: Schema) -> tuple[str, ...]:
-    """Names of proper cells."""
-    axis = Axis.of(bins, schema)
-    return axis.labels[: axis.proper]

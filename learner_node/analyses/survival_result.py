@@ -15,7 +15,7 @@ from expril.report.table import Column, Table
 from learner_node.analyses.between_sites import SiteEstimate
 from learner_node.analyses.figures import between_sites_blocks, forest_row, p_equation
 from learner_node.analyses.noise_law import NoiseLaw
-from learner_node.analyses.part import POPULATION, Estimate
+from learner_node.analyses.part import POPULATION, Estimate, finite
 from learner_node.analyses.survival_estimates import GroupEstimates, Quantity, SurvivalEstimates
 from protocol.rationals import written
 
@@ -96,12 +96,12 @@ class SurvivalResult:
 
     def to_builtins(self) -> dict[str, Any]:
         """The same as JSON."""
-        frames = {name: [_finite(row) for row in frame.to_dicts()] for name, frame in self.to_frames().items()}
+        frames = {name: [_row(row) for row in frame.to_dicts()] for name, frame in self.to_frames().items()}
         test = self.estimates.test
         log_rank = None if test is None else vars(test)
         sites = {
             item.name: {
-                "estimates": {name: _finite(vars(ratio)) for name, ratio in item.sites.items()},
+                "estimates": {name: _row(vars(ratio)) for name, ratio in item.sites.items()},
                 "between": None if item.between is None else item.between.to_builtins(),
             }
             for item in self.estimates.comparisons
@@ -333,9 +333,5 @@ def _interval_columns(name: str, quantity: Quantity) -> dict[str, float | None]:
     return _ends(name, quantity.population) | {f"{name}_these_low": sample.low, f"{name}_these_high": sample.high}
 
 
-def _finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not isfinite(value) else value
-        for name, value in row.items()
-        if not isinstance(value, Mapping)
-    }
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: finite(value) for name, value in row.items() if not isinstance(value, Mapping)}

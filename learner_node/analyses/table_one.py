@@ -17,7 +17,6 @@ from learner_node.analyses.attribute_difference import (
     STANDARDISED,
     Moments,
     groups_apart,
-    holm,
     largest,
     level_power,
     level_test,
@@ -29,7 +28,7 @@ from learner_node.analyses.attribute_difference import (
     share_difference,
 )
 from learner_node.analyses.consistency import consistent, settled
-from learner_node.analyses.inference import linear_p
+from learner_node.analyses.inference import holm, linear_p
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers, TableQuestion
 from learner_node.analyses.part import POPULATION, THESE, EffectSize, EffectTest, Estimate, Setting
@@ -52,7 +51,7 @@ from learner_node.analyses.table_one_result import (
     SiteTable,
     TableOneResult,
 )
-from learner_node.analyses.variables import Condition, bins_of, check_names, range_of, range_words, variable_of
+from learner_node.analyses.variables import Condition, bins_of, check_names, filter_of, filter_words, variable_of
 from protocol.errors import ConfigurationError
 from protocol.rationals import Rational, parse_rational
 from protocol.schema import NumericAttribute, Schema
@@ -102,7 +101,7 @@ class TableOne(msgspec.Struct, frozen=True, tag_field="kind", tag="table_one", f
         groups = (self.group,) if self.group else ()
         check_names([*self.edges, *self.bins], [*names, *groups], "edges or bins")
         check_names(list(self.weights), names, "weights")
-        within = tuple(range_of(schema, name, condition) for name, condition in self.where.items())
+        within = filter_of(schema, self.where)
         columns = tuple(bins_of(schema, name, self.edges, self.bins) for name in groups)
         return [
             TableQuestion((bins_of(schema, name, self.edges, self.bins), *columns), within, self._weight_of(name))
@@ -117,11 +116,8 @@ class TableOne(msgspec.Struct, frozen=True, tag_field="kind", tag="table_one", f
         """What a steward reads."""
         names = self.names(schema)
         by = f", each by {self.group}" if self.group else ""
-        return f"Table 1: how many records have each level or bin of {', '.join(names)}{by}{self._filter(schema)}."
-
-    def _filter(self, schema: Schema) -> str:
-        texts = [range_words(schema, name, condition) for name, condition in self.where.items()]
-        return f", of those with {' and '.join(texts)}" if texts else ""
+        chosen = filter_words(schema, self.where)
+        return f"Table 1: how many records have each level or bin of {', '.join(names)}{by}{chosen}."
 
     def read(self, answers: TableAnswers) -> TableOneResult:
         """Estimates of all rows and columns, tests and differences."""
@@ -148,7 +144,7 @@ class TableOne(msgspec.Struct, frozen=True, tag_field="kind", tag="table_one", f
         return TableOneResult(
             name=self.name,
             group=self.group,
-            filter=self._filter(schema),
+            filter=filter_words(schema, self.where),
             labels=labels,
             sizes=sizes,
             rows=rows,

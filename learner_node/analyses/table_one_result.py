@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from expril.report.document import Block, Fold, Heading, Text
 from expril.report.table import Cell, Column, Group, Table
-from learner_node.analyses.counts import finite, share_words
+from learner_node.analyses.counts import share_words
 from learner_node.analyses.figures import p_words
 from learner_node.analyses.inference import SignificanceTest
 from learner_node.analyses.noisy_table import OTHER
-from learner_node.analyses.part import Estimate
+from learner_node.analyses.part import Estimate, finite
 
 Floats = NDArray[np.float64]
 _NAMES = ("first quartile", "median", "third quartile")
@@ -440,4 +440,4 @@ def _smd_cell(smd: Estimate) -> Cell:
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: finite(value) if isinstance(value, float) else value for key, value in record.items()}
+    return {key: finite(value) for key, value in record.items()}

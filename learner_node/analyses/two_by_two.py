@@ -16,19 +16,19 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri, xlogy
+from scipy.special import expit, xlogy
 
 from learner_node.analyses.between_sites import SiteEstimate
 from learner_node.analyses.inference import linear_p, noisy
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import LEVEL, POPULATION, THESE, Estimand, Estimate
 from learner_node.analyses.power import linear_power
+from learner_node.analyses.score_interval import Z
 
 Floats = NDArray[np.float64]
 Measure = Literal["risk difference", "risk ratio", "odds ratio"]
 MEASURES: tuple[Measure, ...] = ("risk difference", "risk ratio", "odds ratio")
 _ALPHA = 1.0 - LEVEL
-_REACH = float(ndtri(1.0 - _ALPHA / 2.0))
 _FARTHEST = float(np.log(1e5))
 """A ratio beyond e^this, or below its inverse, counts as unbounded."""
 _GRID = 41
@@ -319,7 +319,7 @@ def site_estimate(site: str, tables: Tables, measure: Measure, estimate: Estimat
         return SiteEstimate(site, None, np.inf)
     if measure != "risk difference":
         value, low, high = (float(np.log(end)) for end in (value, low, high))
-    variance = ((high - low) / 2.0 / _REACH) ** 2
+    variance = ((high - low) / 2.0 / Z) ** 2
     weights = _weights(measure, np.array([value]), np.maximum(tables.values, 0.0)[None])[0]
     noise = float((weights**2 * tables.noise_variances).sum())
     sampling = float((weights**2 * tables.most_records * np.maximum(tables.values, 0.0)).sum())

@@ -135,6 +135,17 @@ def _ends(condition: Condition, where: str) -> tuple[float | None, float | None]
     return float(condition[0]), float(condition[1])
 
 
+def filter_of(schema: Schema, where: Mapping[str, Condition]) -> tuple[Range, ...]:
+    """The conditions of a filter. Raises ConfigurationError: one does not fit."""
+    return tuple(range_of(schema, name, condition) for name, condition in where.items())
+
+
+def filter_words(schema: Schema, where: Mapping[str, Condition], before: str = ", of") -> str:
+    """A filter in words, ", of those with age from 60 to below 75 and sex f"; "" for none."""
+    texts = [range_words(schema, name, condition) for name, condition in where.items()]
+    return f"{before} those with {' and '.join(texts)}" if texts else ""
+
+
 def range_words(schema: Schema, name: str, condition: Condition) -> str:
     """A condition in words: "age from 60 to below 75", "sex f or m"."""
     variable = variable_of(schema, name)

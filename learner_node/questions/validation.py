@@ -344,7 +344,7 @@ def _plan_question(
             continue
         question = _question(request, remaining, study.kinds)
         plan, kinds = question.plan, study.kinds
-        reasons = foreseen_refusals(plan, question.body, remaining, kinds, study.readers)
+        reasons = foreseen_refusals(plan, [question.body], remaining, kinds, study.readers)
         fit = {name: card for name, card in remaining.items() if name not in reasons}
         reasons |= over_caps(plan, fit, kinds)
         if not reasons:

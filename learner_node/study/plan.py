@@ -3,7 +3,7 @@
 All of this uses cards and the learner's source only. So a curator that is left out here costs nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -227,7 +227,7 @@ def _drafted(
             continue
         groups.append(group)
         body = group.conversation.body
-        reasons |= foreseen_refusals(group.plan, body, part, setting.kinds, setting.readers) or _cramped(
+        reasons |= foreseen_refusals(group.plan, [body], part, setting.kinds, setting.readers) or _cramped(
             setting, part, body
         )
     if not groups:
@@ -320,16 +320,21 @@ def _cramped(setting: Setting, members: Mapping[str, Card], body: Any) -> dict[s
 
 
 def foreseen_refusals(
-    plan: Plan, body: Any, cards: Mapping[str, Card], kinds: Kinds, readers: Mapping[str, Reader]
+    plan: Plan, bodies: Sequence[Any], cards: Mapping[str, Card], kinds: Kinds, readers: Mapping[str, Reader]
 ) -> dict[str, str]:
-    """Curators whose cards show that they would refuse the plan or its first question -> why."""
+    """Curators whose cards show that they would refuse the plan or one of its first questions -> why.
+
+    `bodies` are those of the plan's first queries, in order: as many as are known by now.
+    """
     refusals = {}
+    firsts = [place for place in plan.places if not place[1]]
     for name, card in cards.items():
         reason = complaint_about_plan(plan, card, kinds)
-        if not reason:
-            turn = kinds.turn(plan, plan.places[0])
-            opening = readers[turn.planned.kind].opening(body, turn)
-            reason = complaint_about_question(opening, turn, card, kinds)
+        for place, body in zip(firsts, bodies, strict=False):
+            if not reason:
+                turn = kinds.turn(plan, place)
+                opening = readers[turn.planned.kind].opening(body, turn)
+                reason = complaint_about_question(opening, turn, card, kinds)
         if reason:
             refusals[name] = f"it would refuse this study: {reason}"
     return refusals

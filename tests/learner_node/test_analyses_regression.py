@@ -5,12 +5,12 @@ import pytest
 
 from expril.report.document import Document, Section
 from expril.report.files import as_markdown
+from learner_node.analyses.inference import holm
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.part import Setting
 from learner_node.analyses.regression import Regression
 from learner_node.analyses.regression_design import Calibration, Moments, choose_blocks, covering, noise_measure
 from learner_node.analyses.regression_fit import Rows, fit
-from learner_node.analyses.regression_result import holm
 from learner_node.analyses.regression_terms import Covariate
 from learner_node.analyses.score_interval import noise_limit, normal_score
 from protocol.errors import ConfigurationError

@@ -9,7 +9,7 @@ from statsmodels.stats.contingency_tables import Table as Oracle
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
-from learner_node.analyses.attribute_difference import holm
+from learner_node.analyses.inference import holm
 from learner_node.analyses.methods import records_counted, smallest_noise, total_of
 from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableAnswers
