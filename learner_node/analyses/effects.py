@@ -265,7 +265,8 @@ class _Cut:
         sizes = np.outer([len(group) for group in self.groups], [len(outcome) for outcome in self.outcomes])
         added = np.array([sizes * float(max(len(strata), 1)) for _, strata in cells])
         first = answers[0]
-        return Tables(values, first.noise, first.most_records_per_unit, POPULATION, added)
+        most = max(answer.most_records_per_unit for answer in answers)
+        return Tables(values, first.noise, most, POPULATION, added)
 
 
 def _lines(contrast: str, place: str, tables: Tables) -> list[EffectLine]:

@@ -101,6 +101,16 @@ def test_sites_are_lines_and_are_pooled():
     assert {"site h0", "site h1", "site h2"} <= set(result.to_frames()["effects"]["place"])
 
 
+def test_sites_together_have_the_largest_bound_of_any_whichever_comes_first():
+    rng = np.random.default_rng(4)
+    analysis = part(exposed="new", reference=["old", "none"])
+    several = table(analysis, records(rng, 900), NoiseLaw(1.0), rng, most=3)
+    single = table(analysis, records(rng, 900), NoiseLaw(1.0), rng)
+    place = "common to the sites (Mantel-Haenszel)"
+    orders = [line(analysis.read(answers(*tables)), place) for tables in ((several, single), (single, several))]
+    assert (orders[0].low, orders[0].high) == pytest.approx((orders[1].low, orders[1].high), rel=1e-6)
+
+
 def test_secure_studies_say_that_only_the_sum_was_opened():
     rng = np.random.default_rng(2)
     analysis = part(exposed="new", reference="old")
