@@ -1,6 +1,6 @@
 """Cases of effects: 2 x 2 tables, and strata with one effect in common.
 
-It is a module of its own, as that of each sort of analysis, so that `cases` is a list of modules.
+It is a module of its own, as that of each sort of analysis, so that the study is a list of modules.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Cases of Table 1: numbers and levels by group, standardised differences, and tests of difference.
 
-It is a module of its own, as that of each sort of analysis, so that `cases` is a list of modules.
+It is a module of its own, as that of each sort of analysis, so that the study is a list of modules.
 """
 
 from collections.abc import Iterator

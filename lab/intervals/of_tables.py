@@ -1,4 +1,4 @@
-"""Cases of tests on tables and of pooling between sites, whose functions all parts share."""
+"""Cases of counts and shares, of tests on tables, and of pooling between sites, whose functions all parts share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.intervals.answers import Columns, Values, draw_records, noise_of
-from lab.intervals.case import Case, Compared, Interval, TrueNull
+from lab.intervals.case import COARSE_RECORDS, Case, Compared, Interval, TrueNull, of_estimate
 from lab.intervals.design import Condition
 from learner_node.analyses.between_sites import SiteEstimate, between_sites
 from learner_node.analyses.inference import chi_squared, trend
+from learner_node.analyses.shares import NoisySum, count_estimate, share_estimate
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,46 @@ DOSES = {
 """Population -> shares of dose x event, which do not depend on each other."""
 
 
-def correlated_counts(table: Values, condition: Condition, rng: np.random.Generator) -> NDArray[np.float64]:
-    """The pooled table of the records of all sites, with the noise of the setting."""
+def drawn_counts(table: Values, condition: Condition, rng: np.random.Generator) -> NDArray[np.float64]:
+    """The exact pooled table of the records of all sites; those of a unit may be alike."""
     names = tuple(str(axis) for axis in range(table.ndim))
     counts = np.zeros(table.shape)
     for _ in range(condition.sites):
         columns = draw_records(Joint(names, table).draw, condition, rng)
         np.add.at(counts, tuple(columns[name].astype(int) for name in names), 1.0)
-    return counts + noise_of(condition).simulate(rng, table.shape)
+    return counts
+
+
+def correlated_counts(table: Values, condition: Condition, rng: np.random.Generator) -> NDArray[np.float64]:
+    """`drawn_counts` with the noise of the setting."""
+    return drawn_counts(table, condition, rng) + noise_of(condition).simulate(rng, table.shape)
+
+
+SHARES = {"common": 0.4, "rare": 0.02, "very rare": 0.001}
+"""A group -> its share of the population."""
+_FEW = 25.0
+"""Expected records below which, in deviations, an interval often ends at 0."""
+
+
+def _counts(condition: Condition, rng: np.random.Generator) -> Iterator[Compared]:
+    """A cell, and a margin of five cells, of a table of eight."""
+    table = np.array([*SHARES.values(), 1.0 - sum(SHARES.values()), 0.0, 0.0, 0.0, 0.0])
+    counts = drawn_counts(table, condition, rng)
+    noise, most, size = noise_of(condition), condition.most_records_per_unit, float(condition.size * condition.sites)
+    values = counts + noise.simulate(rng, counts.shape)
+    for index, (name, share) in enumerate(SHARES.items()):
+        inside, expected = NoisySum(float(values[index]), 1), share * size
+        outside = NoisySum(float(values.sum() - values[index]), len(values) - 1)
+        cut = expected**2 < _FEW * noise.variance
+        coarse = cut or noise.variance < COARSE_RECORDS**2
+        estimate = count_estimate(inside, noise)
+        yield of_estimate(f"count, {name}", estimate, float(counts[index]), (0.0, size), coarse=coarse)
+        coarse = cut or expected < _FEW * most
+        estimate = share_estimate(inside, outside, noise, most)
+        yield of_estimate(f"share, {name}", estimate, share, (0.0, 1.0), coarse=coarse)
+    coarse = noise.variance < COARSE_RECORDS**2
+    estimate = count_estimate(NoisySum(float(values[:5].sum()), 5), noise)
+    yield of_estimate("count, margin of five cells", estimate, float(counts[:5].sum()), (0.0, size), coarse=coarse)
 
 
 def _independence(table: Values, condition: Condition, rng: np.random.Generator) -> Iterator[Compared]:
@@ -95,6 +128,7 @@ def _pooling(tau: float, condition: Condition, rng: np.random.Generator) -> Iter
 
 
 CASES: dict[str, Case] = {
+    "counts and shares": Case(_counts, 1_000, 5),
     **{f"tests: {name}": Case(partial(_independence, table), 2_000) for name, table in DOSES.items()},
     **{
         f"between sites: {name}": Case(partial(_pooling, tau), 2_000, 40, lambda condition: condition.draws == 4)

@@ -1,6 +1,6 @@
 """Cases of survival: curves in continuous time at the ends of bins, medians, means, and comparisons of groups.
 
-It is a module of its own, as that of each sort of analysis, so that `cases` is a list of modules.
+It is a module of its own, as that of each sort of analysis, so that the study is a list of modules.
 """
 
 from collections.abc import Iterator

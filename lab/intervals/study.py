@@ -14,8 +14,8 @@ from expril.report.provenance import Provenance
 from expril.report.table import Cell, Column, Table, attributes
 from lab.cells import TaskCell, grouped
 from lab.curators import NOISE
-from lab.intervals.case import Compared, Interval
-from lab.intervals.cases import CASES
+from lab.intervals import of_effects, of_regression, of_table_one, of_tables, of_times
+from lab.intervals.case import Case, Compared, Interval
 from lab.intervals.design import DESIGN
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
@@ -29,6 +29,12 @@ BATCH = 100
 """Repeats of one cell in the full study."""
 SAYS = 0.9
 """A setting's intervals say something if this share of them is narrow."""
+CASES: dict[str, Case] = {
+    name: case
+    for module in (of_tables, of_effects, of_times, of_regression, of_table_one)
+    for name, case in module.CASES.items()
+}
+"""All cases by name; each module has those of one sort of analysis."""
 
 
 class Tally(msgspec.Struct):
