@@ -76,7 +76,7 @@ def interval_text(value: float | None, low: float, high: float, form: Callable[[
 
 
 def ratio_axis(low: float, high: float) -> Axis:
-    """.
+    """A logarithmic axis from `low` to `high`, and over 1, with ticks at powers of 2, 4 or 10.
 
     Ticks are evenly spaced, so that those that fit a narrow column stay so.
     """

@@ -8,7 +8,7 @@ is `few_sites`: that of Hartung and Knapp covers as little as 90 % where four si
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -226,25 +226,31 @@ def prediction_interval(values: Floats, variances: Floats) -> tuple[float, float
     return float(low), float(high)
 
 
-def between_sites(estimates: Sequence[SiteEstimate]) -> BetweenSites | None:
+def between_sites(
+    estimates: Sequence[SiteEstimate], limits: tuple[float, float] = (-np.inf, np.inf)
+) -> BetweenSites | None:
     """Pool sites' estimates; None if any of two or more sites has none.
 
     A site without an estimate is not dropped: it would be missing because of its answer, and the others' mean would be
     biased.
+
+    Args:
+        estimates: of all sites.
+        limits: the least and the greatest value that is possible; intervals end there.
     """
     if not estimates or not all(estimate.usable for estimate in estimates):
         return None
     values = np.array([estimate.value for estimate in estimates], np.float64)
     variances = np.array([estimate.variance for estimate in estimates])
     noises = np.array([min(estimate.noise_variance, estimate.variance) for estimate in estimates])
-    fixed = pooled(values, variances)
+    fixed = _within(limits, pooled(values, variances))
     count = len(values)
     if count == 1:
         return BetweenSites(tuple(estimates), 0.0, float("nan"), 0.0, 0.0, np.inf, 0.0, 0.0, fixed, None, None)
     q = _q(0.0, values, variances)
     tau_squared = paule_mandel(values, variances)
     low, high = q_profile(values, variances)
-    random = _random(values, variances, tau_squared)
+    random = _within(limits, _random(values, variances, tau_squared))
     prediction = prediction_interval(values, variances) if count >= FEWEST else None
     return BetweenSites(
         tuple(estimates),
@@ -257,8 +263,17 @@ def between_sites(estimates: Sequence[SiteEstimate]) -> BetweenSites | None:
         _share(tau_squared, variances - noises),
         fixed,
         random,
-        prediction,
+        None if prediction is None else _clipped(limits, *prediction),
     )
+
+
+def _within(limits: tuple[float, float], estimate: Pooled) -> Pooled:
+    low, high = _clipped(limits, estimate.low, estimate.high)
+    return replace(estimate, low=low, high=high)
+
+
+def _clipped(limits: tuple[float, float], low: float, high: float) -> tuple[float, float]:
+    return max(low, limits[0]), min(high, limits[1])
 
 
 def _typical(variances: Floats) -> float:

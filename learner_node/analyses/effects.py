@@ -169,7 +169,8 @@ class Effects(msgspec.Struct, frozen=True, tag_field="kind", tag="effects", forb
                 among = "sites and strata" if strata else "sites"
                 lines += _lines(words, f"common to the {among} (Mantel-Haenszel)", cut.tables(list(sites.values())))
                 for measure in MEASURES:
-                    pooled[words, measure] = (estimates[measure], between_sites(estimates[measure]))
+                    limits = (-1.0, 1.0) if measure == "risk difference" else (-np.inf, np.inf)
+                    pooled[words, measure] = (estimates[measure], between_sites(estimates[measure], limits))
         return EffectsResult(
             self.name,
             self.exposure,

@@ -262,7 +262,7 @@ def _interval(low: float, high: float, measure: Measure, value: float | None = N
     """An interval on the scale that is shown, exponentials of logarithms for ratios."""
 
     def natural(number: float) -> float:
-        return max(-1.0, min(number, 1.0)) if measure == "risk difference" else math.exp(min(number, 700.0))
+        return number if measure == "risk difference" else math.exp(min(number, 700.0))
 
     ends = {"low": natural(low), "high": natural(high)}
     return ends if value is None else {"value": natural(value), **ends}

@@ -90,8 +90,6 @@ def between_sites_blocks(
             rows.append(_pooled_row(RANDOM, pooled.random, to, of))
         if pooled.prediction is not None:
             low, high = map(to, pooled.prediction)
-            if measure == "risk difference":
-                low, high = max(low, -1.0), min(high, 1.0)
             rows.append(ForestRow("a further site like these", None, low, high, of, form="range"))
     null = 1.0 if log else 0.0
     yield Heading(title)

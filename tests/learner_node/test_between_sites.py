@@ -145,3 +145,12 @@ def test_a_prediction_interval_covers_another_site_and_the_usual_one_does_not():
         usual += abs(another - random.value) <= reach
     assert covered / repeats > 0.95 - 3 * np.sqrt(0.05 * 0.95 / repeats)
     assert usual < covered
+
+
+def test_intervals_end_where_nothing_more_is_possible():
+    sites = [SiteEstimate(f"site {n}", value, 0.3) for n, value in enumerate((-0.9, 0.1, 0.95))]
+    free, limited = between_sites(sites), between_sites(sites, (-1.0, 1.0))
+    assert free.prediction[0] < -1.0 < 1.0 < free.prediction[1]
+    assert limited.prediction == (-1.0, 1.0)
+    assert (limited.random.low, limited.random.high) == (-1.0, 1.0)
+    assert (limited.random.value, limited.fixed.low) == (free.random.value, free.fixed.low)
