@@ -19,6 +19,7 @@ from protocol.schema import (
     FIRST_DAY,
     LAST_DAY,
     MISSING_TEXTS,
+    Attribute,
     CategoricalAttribute,
     NumericAttribute,
     Schema,
@@ -65,18 +66,9 @@ def encode_and_count_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records
 
 def encode_and_mark_moved(frame: pl.DataFrame, schema: Schema) -> tuple[Records, dict[str, NDArray[np.bool_]]]:
     """Encode a frame as `encode_frame`, and mark the rows of each numeric attribute whose value is clipped, (n,)."""
-    require_columns([a.name for a in schema.attributes], frame.columns)
-    numeric: list[NDArray[np.float64]] = []
-    codes: list[NDArray[np.int16]] = []
-    moved: dict[str, NDArray[np.bool_]] = {}
-    for attribute in schema.attributes:
-        column = frame[attribute.name]
-        if isinstance(attribute, CategoricalAttribute):
-            codes.append(_codes(column, attribute))
-            continue
-        values = numbers_of(column, attribute)
-        moved[attribute.name] = (values < attribute.lower) | (values > attribute.upper)
-        numeric.append(np.clip(values, attribute.lower, attribute.upper))
+    columns, moved = _encoded(frame, schema.attributes)
+    numeric = [columns[a.name] for a in schema.attributes if a.name in moved]
+    codes = [columns[a.name] for a in schema.attributes if a.name not in moved]
     n = frame.height
     records = Records(
         schema,
@@ -93,16 +85,24 @@ def encode_outcomes(frame: pl.DataFrame, schema: Schema) -> tuple[dict[str, NDAr
         Each outcome's column, (n,) float64 or int16 codes, for `Records.further`; and for each numeric one the number
         of values that are clipped. Both are private.
     """
-    require_columns([outcome.name for outcome in schema.outcomes], frame.columns)
+    columns, moved = _encoded(frame, schema.outcomes)
+    return columns, {name: int(np.count_nonzero(rows)) for name, rows in moved.items()}
+
+
+def _encoded(
+    frame: pl.DataFrame, variables: Sequence[Attribute]
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.bool_]]]:
+    """Each variable's values or codes, (n,), and for each numeric one which rows are clipped, (n,)."""
+    require_columns([variable.name for variable in variables], frame.columns)
     columns: dict[str, NDArray[Any]] = {}
-    moved: dict[str, int] = {}
-    for outcome in schema.outcomes:
-        if isinstance(outcome, CategoricalAttribute):
-            columns[outcome.name] = _codes(frame[outcome.name], outcome)
+    moved: dict[str, NDArray[np.bool_]] = {}
+    for variable in variables:
+        if isinstance(variable, CategoricalAttribute):
+            columns[variable.name] = _codes(frame[variable.name], variable)
             continue
-        values = numbers_of(frame[outcome.name], outcome)
-        moved[outcome.name] = int(np.count_nonzero((values < outcome.lower) | (values > outcome.upper)))
-        columns[outcome.name] = np.clip(values, outcome.lower, outcome.upper)
+        values = numbers_of(frame[variable.name], variable)
+        moved[variable.name] = (values < variable.lower) | (values > variable.upper)
+        columns[variable.name] = np.clip(values, variable.lower, variable.upper)
     return columns, moved
 
 

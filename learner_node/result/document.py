@@ -114,7 +114,7 @@ def _figure(facts: Object) -> list[Block]:
 
 
 def _worth(facts: Object, *, has_scores: bool) -> Section:
-    """The section on where the estimates come from; `scored` if there are any."""
+    """The section on how good the model is; `has_scores` says whether there are estimates."""
     expected, errors = facts["expected"], facts["expected_errors"]
     population = f" Here {facts['population']}." if facts["population"] else ""
     lead = (
