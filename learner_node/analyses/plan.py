@@ -16,6 +16,7 @@ from learner_node.analyses.noise_law import NoiseLaw
 from learner_node.analyses.noisy_table import Axis, NoisyTable, TableQuestion
 from learner_node.analyses.part import Part
 from learner_node.analyses.parts import weight_of
+from learner_node.analyses.variables import variable_of
 from learner_node.kinds.counts import CountsAnswer, tightest
 from learner_node.strategies.base import summed
 from learner_node.study.plan import counts_limits, secure_pool
@@ -27,7 +28,6 @@ from protocol.plans import Plan
 from protocol.query_kind import Kinds
 from protocol.rationals import MOST, Rational
 from protocol.schema import Schema
-from protocol.strict_toml import suggest
 
 GRID = 10**6
 """Where exact shares of epsilon do not fit the wire, they are rounded down to multiples of 1 / GRID."""
@@ -152,9 +152,7 @@ def _check(questions: Sequence[TableQuestion], schema: Schema) -> None:
         raise ConfigurationError("it asks for no table")
     for question in questions:
         for name in question.partition.variables():
-            if schema.variable(name) is None:
-                names = [item.name for item in (*schema.attributes, *schema.outcomes)] + [schema.label]
-                raise ConfigurationError(f"the schema has no variable {name!r}{suggest(name, names)}")
+            variable_of(schema, name)
         try:
             question.partition.check(schema, "table")
         except RemoteProtocolError as error:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from learner_node.analyses.noisy_table import MISSING, Axis
 from learner_node.analyses.regression_fit import Link, Rows
+from learner_node.analyses.variables import variable_of
 from protocol.errors import ConfigurationError
 from protocol.partitions.feature_bins import FeatureBins
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
@@ -76,15 +77,6 @@ class Covariate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         first = 0 if self.reference is None else labels.index(self.reference)
         others = [place for place in range(len(cells)) if place != first]
         return np.eye(len(cells))[:, others], tuple(labels[place] for place in others), labels[first]
-
-
-def variable_of(schema: Schema, name: str, role: str) -> CategoricalAttribute | NumericAttribute:
-    """A variable of the schema. Raises ConfigurationError: there is none."""
-    variable = schema.variable(name)
-    if variable is None:
-        names = [attribute.name for attribute in (*schema.attributes, *schema.outcomes)] + [schema.label]
-        raise ConfigurationError(f"{name!r} is {role}, and the schema has no such variable{suggest(name, names)}")
-    return variable
 
 
 def number_edges(variable: NumericAttribute, edges: Sequence[float], bins: int | None, where: str) -> tuple[float, ...]:

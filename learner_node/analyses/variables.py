@@ -30,12 +30,14 @@ Condition = str | tuple[str | float, ...] | Between
 """A level, several levels, [from, below] of a number, or a `Between`; "missing" and "other" are levels, too."""
 
 
-def variable_of(schema: Schema, name: str) -> CategoricalAttribute | NumericAttribute:
-    """The variable of that name. Raises ConfigurationError: there is none."""
+def variable_of(schema: Schema, name: str, role: str = "") -> CategoricalAttribute | NumericAttribute:
+    """The variable of that name, "a covariate" for `role`. Raises ConfigurationError: there is none."""
     variable = schema.variable(name)
     if variable is None:
         names = [attribute.name for attribute in (*schema.attributes, *schema.outcomes)] + [schema.label]
-        raise ConfigurationError(f"the schema has no variable {name!r}{suggest(name, names)}")
+        missing = f"the schema has no variable {name!r}"
+        fault = f"{name!r} is {role}, and the schema has no such variable" if role else missing
+        raise ConfigurationError(f"{fault}{suggest(name, names)}")
     return variable
 
 
