@@ -13,7 +13,7 @@ import math
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,7 @@ from curator_node.ledger import (
     HaltedError,
     InsufficientBudgetError,
     Ledger,
+    OvertakenError,
     Owed,
     StateGoneError,
     StoreFullError,
@@ -240,7 +241,10 @@ class Curator:
         identity = b""
         try:
             message, identity = self._authenticate(data)
-            return self._serve(data, message, identity)
+            while True:
+                # Whenever this goes round again, another process has entered something: somebody is served.
+                with suppress(OvertakenError):
+                    return self._serve(data, message, identity)
         except BoundElsewhereError:
             return self._stray(data, None, RemoteProtocolError(RefusalCode.UNKNOWN_SENDER))
         except InsufficientBudgetError as error:

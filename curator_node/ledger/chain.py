@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from curator_node.ledger.account import Account
 from curator_node.ledger.branches import BranchTrace, holds, stubs_of
 from curator_node.ledger.checks import load
-from curator_node.ledger.errors import HandedOverError
+from curator_node.ledger.errors import HandedOverError, OvertakenError
 from curator_node.ledger.marks import Mark, Marked, OpenBranch
 from curator_node.ledger.store import AppendConflictError, LedgerStore, Replies, Row
 from curator_node.ledger.studies import StudyKey
@@ -156,6 +156,12 @@ class Chain:
             account.apply(decode_entry(row.body), row.body)
         if account.curator != self._key.public:
             raise HandedOverError
+
+    def check_read_all(self) -> None:
+        """Raise OvertakenError if another process has appended what this one has not read."""
+        rows = self.store.rows(self.account.next_index - 1)
+        if len(rows) != 1 or entry_hash(rows[0].body) != self.account.head:
+            raise OvertakenError("the ledger has entries that this process has not read")
 
     def settle(self) -> None:
         """Move this process's mark to the newest entry, before an answer that rests on that entry is sent.

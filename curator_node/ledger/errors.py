@@ -57,6 +57,12 @@ class StoreFullError(ExprilError):
     kind = "ledger"
 
 
+class OvertakenError(ExprilError):
+    """Another process has gone on meanwhile, and what was looked for may be replaced. Refresh, and look again."""
+
+    kind = "ledger"
+
+
 class StateGoneError(ExprilError):
     """The state that an answerer kept of a study is missing or changed. It is never made anew."""
 

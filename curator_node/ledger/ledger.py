@@ -250,6 +250,7 @@ class Ledger(Chain):
 
         Raises:
             AnswerGoneError: the reply was evicted, or the store lost or changed it. Its noise is never drawn again.
+            OvertakenError: the reply is missing, and this process has not read all entries.
         """
         if request in self.account.lost_requests:
             raise AnswerGoneError(self.account.lost_requests[request], evicted=False)
@@ -258,6 +259,7 @@ class Ledger(Chain):
             raise AnswerGoneError(answer.index, evicted=True)
         stored = self.store.reply(request)
         if stored is None or digest(stored) != answer.reply:
+            self.check_read_all()
             raise AnswerGoneError(answer.index, evicted=False)
         return stored
 
@@ -275,12 +277,14 @@ class Ledger(Chain):
 
         Raises:
             StateGoneError: the store lost or changed the state, or a lost branch may have used it.
+            OvertakenError: another state is stored, and this process has not read all entries.
         """
         newest = self.account.states.get((key, kind))
         if newest is None:
             return b""
         stored = self.store.reply(state_key(key, kind)) if newest.usable else None
         if stored is None or digest(stored) != newest.state:
+            self.check_read_all()
             raise StateGoneError(newest.index)
         return stored
 

@@ -162,6 +162,38 @@ def test_a_round_goes_on_between_two_processes():
     np.testing.assert_array_equal(pool.run().values, pool.exact())
 
 
+class Overtaken:
+    """A store of which another process hears before the first look at a reply or a state."""
+
+    def __init__(self, store, before):
+        self._store, self._before = store, [before]
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def reply(self, request):
+        while self._before:
+            self._before.pop()()
+        return self._store.reply(request)
+
+
+@pytest.mark.parametrize("turn", range(1, 5))
+def test_a_state_that_another_process_replaced_is_not_gone(turn):
+    """Another process answers between the look at the ledger and the one at the state. The study goes on."""
+    pool = Pool(4, 1, 1).until(turn)
+    twin, body = twin_of(pool), pool.next_body(0, turn)
+    pool.sessions[0].query(KIND, encode(body), NOW)
+    sent, answered = pool.sessions[0].pending, []
+    pool.stores[0] = Overtaken(pool.stores[0], lambda: answered.append(twin.handle(sent)))
+    ledger = Ledger(pool.stores[0], key=key(pool.names[0]), mark=new_mark(pool.stores[0]._store))
+    late = site_of(pool.names[0], None, pool.rules, ledger=ledger)
+    refused = message_of(late.handle(request_like(other_body(pool, turn), sent)))
+    assert isinstance(message_of(answered[0]), Release)
+    assert refused.code in (RefusalCode.CHANGED_CONTENT, RefusalCode.OUT_OF_ORDER)
+    assert late.handle(sent) == answered[0]
+    assert check(pool.stores[0]).findings == ()
+
+
 def test_of_many_lists_at_once_one_is_signed(tmp_path):
     """Threads of two processes over one SQLite file, each with a list of its own."""
     pool, file = Pool(6, 1, 2, propose=False), tmp_path / "site.ledger"
