@@ -233,7 +233,11 @@ class Holdout(QueryKind):
             answer = decode(release, HoldoutRelease)
         except RemoteProtocolError:
             return ""
-        return "" if answer.close else f"instance {answer.instance} of {question.turn.planned.answers} ended"
+        return "" if answer.close else self.end_note(question.turn.planned, answer.instance)
+
+    def end_note(self, planned: PlannedHoldout, instance: int) -> str:
+        """The note on the answer that ends an instance, which counts from 1."""
+        return f"instance {instance} of {planned.answers} ended"
 
 
 HOLDOUT = Holdout()

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curator_fakes import NOW, Learner, ZeroNoise, altered, dataset, key, ledger_over, policy
+from curator_node.ledger import Reservation, StudyKey
 from curator_node.ledger.checks import load
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.store import MemoryStore
@@ -23,10 +24,11 @@ from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.entries import ZERO, ReadEntry, ReadStatefulEntry, Study, price_of, read_entry
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.losses import Losses, discrete_laplace
-from histories import ACTS, LEARNERS, History, a_study, resigned
+from histories import ACTS, CAPS, LEARNERS, History, a_study, resigned
 from protocol.codec import encode
 from protocol.envelopes import open_envelope, request_digest
 from protocol.hypotheses import Constant
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
@@ -549,3 +551,95 @@ def test_the_note_of_an_answer_is_held_against_the_released_bytes(tmp_path):
     assert remarks.unlike_release(request, question, answer.body, proof) == ENDED
     del remarks.by_answer[request]
     assert remarks.unlike_release(request, question, answer.body, proof) == ENDED
+
+
+# Charges that depend on answers
+
+
+THREE = PlannedHoldout(
+    turns=6, answers=3, resolution=1, threshold=5, threshold_scale=HALF, comparison_scale=HALF, count_scale=HALF
+)
+INSTANCE = THREE.instance_cost(1)
+
+
+def holdout_ledger(turns, bound=1):
+    """A lone ledger of a holdout. `turns`: (charged, note of the answer; None if it was never answered) of each."""
+    history = History(bound)
+    plan = Plan.of([THREE, PlannedCounts(release="mass", partitions=1, scale=Rational(30, 1))])
+    study = StudyKey(LEARNERS[0], history.digest()[:16])
+    costs = QUERY_KINDS.costs(plan, bound)
+    history.ledger.reserve(Reservation(study, plan, costs, history.digest(), history.now + 500), CAPS, history.now)
+    history.answer(0)
+    for number, (charged, note) in enumerate(turns, start=1):
+        request = history.digest()
+        history.ledger.charge(study, number, charged, request, history.now)
+        if note is not None:
+            history.ledger.answer(request, lambda _: b"reply", history.now, note=note)
+    history.ledger.settle()
+    return history.export()
+
+
+def honest_turns(ends, bound=1):
+    """What turns of a holdout are charged and note, if these end an instance."""
+    ended, begins = 0, True
+    for end in ends:
+        ended += end
+        note = f"instance {ended} of {THREE.answers} ended" if end else ""
+        yield (bound * INSTANCE if begins else Fraction(0)), note
+        begins = end
+
+
+ENDS = st.lists(st.booleans(), min_size=1, max_size=THREE.turns).filter(lambda ends: sum(ends) <= 2)
+
+
+@FEW
+@given(ends=ENDS, bound=st.integers(1, 3))
+def test_an_honest_holdout_adds_up_from_its_ledger_alone(ends, bound, tmp_path):
+    turns = list(honest_turns(ends, bound))
+    audit = audited(tmp_path, holdout_ledger(turns, bound))
+    assert audit.findings == []
+    assert audit.replayed.total == sum(charged for charged, _ in turns)
+    assert any("rests on the curator's notes on its answers" in text for text in audit.unproven)
+
+
+@FEW
+@given(ends=ENDS.filter(lambda ends: sum(ends) <= 1), place=st.integers(0, THREE.turns - 1), data=st.data())
+def test_a_turn_of_a_holdout_that_is_charged_otherwise_than_its_notes_say_is_named(ends, place, data, tmp_path):
+    turns = list(honest_turns(ends))
+    place %= len(turns)
+    due, note = turns[place]
+    amounts = [Fraction(0), INSTANCE / 2, INSTANCE]
+    wrong = data.draw(st.sampled_from([amount for amount in amounts if amount != due]))
+    turns[place] = wrong, note
+    audit = audited(tmp_path, holdout_ledger(turns))
+    assert f"charges {wrong} for query {place + 1}, which costs {due}" in texts(audit)
+
+
+def test_a_holdout_that_charged_nothing_is_not_proven(tmp_path):
+    """Each turn was answered by counts, and each is charged 0."""
+    path = tmp_path / "free.export"
+    path.write_bytes(holdout_ledger([(Fraction(0), f"instance {number} of 3 ended") for number in (1, 2, 3)]))
+    result = recompute(path, delta=None)
+    undercharged = [text for text in result.wrong if f"undercharged by {INSTANCE}" in text]
+    assert len(undercharged) == 3
+    total = next(row for row in result.sums if not row.learner and not row.version)
+    assert total.spent == 3 * INSTANCE, "what is due is counted"
+
+
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        (["instance 2 of 3 ended"], "instance 1 runs"),
+        (["instance 1 of 4 ended"], "instance 1 runs"),
+        (["something"], "instance 1 runs"),
+        ([f"instance {number} of 3 ended" for number in (1, 2, 3, 4)], "no instance is left"),
+    ],
+)
+def test_a_note_on_an_answer_that_no_holdout_has_is_named(notes, why, tmp_path):
+    turns = [(INSTANCE if number < 3 else Fraction(0), note) for number, note in enumerate(notes)]
+    assert f"notes '{notes[-1]}' where {why}" in texts(audited(tmp_path, holdout_ledger(turns)))
+
+
+def test_every_kind_whose_charges_look_back_tells_them_by_its_notes():
+    backward = {audit.kind.name for audit in AUDITED_KINDS.audits.values() if audit.kind.looks_back}
+    assert backward == {audit.kind.name for audit in AUDITED_KINDS.audits.values() if audit.tells_shares}

@@ -1,6 +1,6 @@
 """Questions of `holdout` for an auditor: sums at the threshold's edge, and free questions before one that is paid."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -110,6 +110,22 @@ class HoldoutAudit(KindAudit):
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions that attack all that the kind releases."""
         return {"": EXAMPLES}
+
+    def shares(self, planned: PlannedHoldout) -> Generator[Fraction, str, None]:
+        """An instance's cost in the query's first turn, and in each turn after the note that an instance ended.
+
+        Nothing is charged after the last instance. Raises ValueError: an answer notes the end of another instance.
+        """
+        instance, begins = 1, True
+        while True:
+            note = yield Fraction(begins and instance <= planned.answers, planned.answers)
+            begins = bool(note)
+            if begins:
+                end = HOLDOUT.end_note(planned, instance)
+                if note != end or instance > planned.answers:
+                    running = "no instance is left" if instance > planned.answers else f"instance {instance} runs"
+                    raise ValueError(running)
+                instance += 1
 
     def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""

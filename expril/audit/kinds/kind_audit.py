@@ -7,6 +7,7 @@ distinguishing game on what is released.
 import struct
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -120,6 +121,19 @@ class KindAudit:
     def checks_notes(self) -> bool:
         """Whether the kind writes notes that a plan can contradict; otherwise its notes are empty."""
         return type(self).check_note is not KindAudit.check_note
+
+    def shares(self, planned: Any) -> Generator[Fraction, str, None]:
+        """Yield the share of a query's cost that each of its turns is charged, by its ledger alone.
+
+        Each is sent the note on the turn's answer, from which the next follows. Only for kinds that look back: charges
+        of others follow from the plan. Raises ValueError: no answer has such a note; the text says why.
+        """
+        raise NotImplementedError
+
+    @property
+    def tells_shares(self) -> bool:
+        """Whether the notes on answers tell what each turn is charged."""
+        return type(self).shares is not KindAudit.shares
 
     def joint_action(self, notes: Sequence[str]) -> tuple[str, str] | None:
         """Read a joint action of curators from the notes of a query's turns, in order.

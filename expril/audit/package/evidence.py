@@ -20,6 +20,7 @@ from curator_node.ledger.places import read_ledger_file
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.package.manifest import as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
+from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import Tick, quiet, read_plain
 from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
@@ -28,7 +29,6 @@ from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import ledger_terms
 from protocol.plans import Plan, Planned
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index
-from simulations.run_folder import epsilon_runs
 
 EVIDENCE, INVENTORY = "evidence", "inventory.json"
 
@@ -87,7 +87,7 @@ def collect(paths: Sequence[Path], folder: Path, *, receipts: Sequence[Path], wi
             _write(base / name, _exported(path))
             ledgers.append(name)
             continue
-        for run in epsilon_runs(path).values() or [path]:
+        for run in find_runs(path).runs:
             name = f"runs/{len(runs)}-{_plain(run.resolve().name)}"
             runs[name] = _take_run(run, base / name)
     copies = {

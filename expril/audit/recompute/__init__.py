@@ -2,6 +2,7 @@
 
 * `audit`: the audit of all inputs together, and its sums
 * `verdicts`: verdicts on a transcript, a ledger, a run and all inputs together
+* `folders`: the folders of runs below a path
 * `runs`: a run's folder: its list, transcripts and ledgers, compared with each other
 * `reports`: reports for people, compared with what transcripts and ledgers prove
 * `ledger`: one ledger's file, audited by itself

@@ -12,6 +12,7 @@ from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
+from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
 from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_witnessed, places_of, read_receipt_file
 from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_run, read_run
@@ -23,7 +24,6 @@ from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnes
 from protocol.messages import Query
 from protocol.rationals import parse_amount
 from protocol.run_index import TRANSCRIPTS
-from simulations.run_folder import epsilon_runs
 
 
 def recompute(
@@ -75,14 +75,23 @@ def _read_all(
     paths: Iterable[Path], pins: Pins | None, kinds: AuditedKinds, tick: Tick, result: Recomputed
 ) -> list[Path]:
     """Read all runs, and return the paths of ledgers."""
-    lone_paths = []
+    lone_paths, folders = [], dict[Path, Path]()
     for path in paths:
         try:
             if is_ledger(path):
                 lone_paths.append(path)
                 continue
-            for folder in epsilon_runs(path).values() or [path]:
-                result.runs.append(read_run(folder, pins, kinds, tick))
+        except ConfigurationError as error:
+            result.unread.append(str(error))
+            continue
+        below = find_runs(path)
+        result.complaints += below.complaints
+        result.remarks += below.remarks
+        for folder in below.runs:
+            folders.setdefault(folder.resolve(), folder)
+    for folder in folders.values():
+        try:
+            result.runs.append(read_run(folder, pins, kinds, tick))
         except ConfigurationError as error:
             result.unread.append(str(error))
     return lone_paths

@@ -84,6 +84,10 @@ class Bounds:
                 names,
                 plan.places,
                 tuple(kind is not None and not kind.looks_back for kind in kinds),
+                tuple(
+                    kind is not None and kind.looks_back and self._kinds.audits[kind.name].tells_shares
+                    for kind in kinds
+                ),
                 tuple(0 if kind is None else kind.charged_turn for kind in kinds),
                 tuple(_proviso(plan, query, self._kinds) for query in range(len(names))),
                 tuple(self._kinds.integral(plan, query) for query in range(len(names))),

@@ -9,7 +9,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -20,7 +20,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from expril.audit.kinds.kind_audit import AuditedKinds
-from protocol.errors import RemoteProtocolError
+from protocol.errors import RemoteProtocolError, printable
 from protocol.ledger.entries import MOST_LOST, STUB, EntryKind, Index, LedgerCorruptError, Suspect
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Query, Seconds, Sequence, StudyId
 from protocol.plans import Plan
@@ -78,6 +78,7 @@ class Shape:
     kinds: tuple[str, ...]  # name of each query's kind
     places: tuple[tuple[int, int], ...]  # (query, turn) of each sequence from 1 on
     fixed: tuple[bool, ...]  # of each query, whether one turn costs all, and that can be computed
+    noted: tuple[bool, ...]  # of each query, whether the notes on its answers tell what each turn is charged
     charged: tuple[int, ...]  # of each query, number of that turn
     provisos: tuple[str, ...]  # of each query, on what condition its cost holds; "" where on none
     # of each query, what it costs under integral privacy; None for infinite, or not known
@@ -186,6 +187,7 @@ class Charge(NamedTuple):
     study: Study
     sequence: int
     amount: Fraction
+    due: Fraction  # what it should have been; the amount itself where that is not known
 
 
 class Running:
@@ -361,6 +363,15 @@ class InCommon(NamedTuple):
     how: str  # all of them must have noted it so
 
 
+@dataclass(slots=True)
+class _Shares:
+    """The shares of a query's cost that its turns are charged, as far as notes on its answers tell."""
+
+    following: Generator[Fraction, str, None]  # `KindAudit.shares`
+    turn: int  # turn, share: of the turn that is charged next
+    share: Fraction
+
+
 class _ReadQuery(NamedTuple):
     """A query's kind, its turn and its body."""
 
@@ -380,6 +391,23 @@ class Remarks:
         self.by_request: dict[bytes, str] = {}
         self.by_answer: dict[bytes, str] = {}  # digest of a request -> the note of its answer, likewise
         self._by_query: dict[tuple[Study, int], list[tuple[int, str]]] = {}
+        self._shares: dict[tuple[Study, int], _Shares] = {}
+
+    def due(self, study: Study, query: int, turn: int) -> Fraction | None:
+        """Return what a turn is charged: by the plan, or by the notes on earlier answers. None if neither tells."""
+        cost, shape = study.price.costs[query], study.shape
+        if shape.fixed[query]:
+            return cost if turn == shape.charged[query] else ZERO
+        if not shape.noted[query]:
+            return None
+        if turn == 0 and (study, query) not in self._shares:
+            try:
+                following = self._kinds.audits[shape.kinds[query]].shares(self._kinds.query(shape.plan, query))
+            except RemoteProtocolError:
+                return None  # the plan breaks a rule of its kind, and that is told
+            self._shares[study, query] = _Shares(following, 0, next(following))
+        shares = self._shares.get((study, query))
+        return shares.share * cost if shares is not None and shares.turn == turn else None
 
     def take(self, entry: ReadEntry, study: Study, keys: Collection[bytes]) -> str:
         """Keep the note of a charge, and say what is wrong with it, or ""."""
@@ -398,10 +426,23 @@ class Remarks:
             return ""  # the plan breaks a rule of its kind, and that is told
         return audit.check_note(entry.note, turn, keys)
 
-    def hear(self, entry: ReadEntry) -> None:
-        """Keep the note of an answer."""
+    def hear(self, entry: ReadEntry, effect: Effect) -> str:
+        """Keep the note of an answer, and say what is wrong with it, or ""."""
         if entry.note:
             self.by_answer[entry.request] = entry.note
+        if effect.kind is not EntryKind.CHARGE:
+            return ""
+        study = effect.study
+        query, turn = study.shape.places[effect.sequence - 1]
+        shares = self._shares.get((study, query))
+        if shares is None or shares.turn != turn:
+            return ""
+        try:
+            shares.turn, shares.share = turn + 1, shares.following.send(entry.note)
+        except (ValueError, StopIteration) as error:
+            shares.turn = -1
+            return f"notes {printable(repr(entry.note), 100)} where {error}"
+        return ""
 
     def in_common(self) -> Iterator[InCommon]:
         """Return the notes of actions that several curators took together."""

@@ -352,18 +352,16 @@ def _tell(audit: LedgerAudit) -> None:
             "" if entry.learner == NOBODY else f", of it {entry.learner_amount} of learner {entry.learner.hex()[:16]}"
         )
         audit.unproven.append(f"its entry {entry.index} enters {entry.amount} as spent on its steward's word{restored}")
-    loose = {
-        study.shape.kinds[query]
-        for study in replayed.studies.values()
-        if not all(study.shape.fixed)
-        for query, fixed in enumerate(study.shape.fixed)
-        if not fixed
-    }
-    audit.unproven += [
-        f"what queries of kind {printable(kind)} were charged is not computed anew: "
-        + ("it depends on releases" if kind in audit.kinds else "the kind is not installed")
-        for kind in sorted(loose)
-    ]
+    shapes = {id(study.shape): study.shape for study in replayed.studies.values() if not all(study.shape.fixed)}
+    loose: dict[str, str] = {}
+    for shape in shapes.values():
+        for kind, fixed, noted in zip(shape.kinds, shape.fixed, shape.noted, strict=True):
+            if noted:
+                loose[kind] = "rests on the curator's notes on its answers, which only a transcript confirms"
+            elif not fixed:
+                why = "it depends on releases" if kind in audit.kinds else "the kind is not installed"
+                loose[kind] = f"is not computed anew: {why}"
+    audit.unproven += [f"what queries of kind {printable(kind)} were charged {loose[kind]}" for kind in sorted(loose)]
     if replayed.studies and not audit.bounds.cards and audit.bounds.bound is not None:
         audit.unproven.append(f"c = {audit.bounds.bound} as implied by its costs: no card shows it")
     bounds = sorted(set(audit.bounds.cards.values()))

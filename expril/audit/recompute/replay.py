@@ -452,7 +452,8 @@ class Replayed:
         amount = amount_of(entry.amount)
         if not 1 <= entry.sequence <= len(study.shape.places):
             return "charges a query that is not in the plan"
-        complaint = self._complaint_of_charge(entry, study, amount) or self.remarks.take(
+        due = self.remarks.due(study, *study.shape.places[entry.sequence - 1])
+        complaint = self._complaint_of_charge(entry, study, amount, due) or self.remarks.take(
             entry, study, [key for _, key in self.keys]
         )
         if entry.request in self.requests:
@@ -465,25 +466,24 @@ class Replayed:
         self.cells[entry.learner, self._version].add(entry.index, amount)
         self.totals.add(entry.index, amount)
         self.purses.spend(entry.learner, amount, entry.index)
-        self.charges.append(Charge(entry.index, study, entry.sequence, amount))
+        self.charges.append(Charge(entry.index, study, entry.sequence, amount, amount if due is None else due))
         if amount and (proviso := study.shape.provisos[study.shape.places[entry.sequence - 1][0]]):
             under = self.provisos[entry.learner, self._version]
             under[proviso] = plus(under.get(proviso, ZERO), amount)
         self._take_effect(entry, study, amount)
         return complaint
 
-    def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction) -> str:
-        query, turn = study.shape.places[entry.sequence - 1]
-        reserved, cost = study.left_for(query), study.price.costs[query]
+    def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction, due: Fraction | None) -> str:
+        reserved = study.left_for(study.shape.places[entry.sequence - 1][0])
         if amount is not reserved and amount > reserved:
             return f"charges {as_text(amount)} for a query for which {as_text(reserved)} was reserved"
-        due = cost if turn == study.shape.charged[query] else ZERO
-        if study.shape.fixed[query] and amount is not due and amount != due:
+        if due is not None and amount is not due and amount != due:
             cell = entry.learner, self._version
             self.under[cell] = plus(self.under[cell], due - amount)
+            how = "under" if due > amount else "over"
             return (
-                f"charges {as_text(amount)} for query {entry.sequence}, which costs {as_text(due)}: undercharged by "
-                f"{as_text(due - amount)}"
+                f"charges {as_text(amount)} for query {entry.sequence}, which costs {as_text(due)}: {how}charged by "
+                f"{as_text(abs(due - amount))}"
             )
         if study.state != OPEN:
             how = "that has ended" if study.state == ENDED else "that waits for an answer"
@@ -501,18 +501,18 @@ class Replayed:
         del self._owed[entry.request]
         effect.answered, effect.reply = entry.index, entry.reply
         effect.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
-        self.remarks.hear(entry)
         study = effect.study
+        complaint = self.remarks.hear(entry, effect)
         study.stored.append(effect)
         if study.state == ASKED and study.last == entry.request:
             study.state = OPEN
         if not isinstance(entry, ReadStatefulEntry):
-            return ""
+            return complaint
         if effect.kind is not EntryKind.CHARGE:
             return "keeps a state where no query is answered"
         kind = study.shape.kinds[study.shape.places[effect.sequence - 1][0]]
         study.states[kind] = (entry.index, entry.state)
-        return ""
+        return complaint
 
     def _end(self, entry: ReadEntry) -> str:
         study = self.studies.get((entry.learner, entry.study))

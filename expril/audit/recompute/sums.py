@@ -251,9 +251,8 @@ def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> 
     begun: set[tuple[int, int]] = set()
     for charge in charges:
         shape = charge.study.shape
-        query, turn = shape.places[charge.sequence - 1]
-        counts = charge.amount or (shape.fixed[query] and turn == shape.charged[query])
-        if counts and (charge.study.index, query) not in begun:
+        query = shape.places[charge.sequence - 1][0]
+        if (charge.amount or charge.due) and (charge.study.index, query) not in begun:
             begun.add((charge.study.index, query))
             place = bisect_right(starts, charge.entry) - 1
             yield Spent(charge.study.learner, data[place][1] if place >= 0 else "", shape.integrals[query])
