@@ -6,9 +6,10 @@ If it is below, the answer is "close". Otherwise the curator releases the number
 fresh noise, and the instance ends. This is Thresholdout (Dwork, Feldman, Hardt, Pitassi, Reingold and Roth 2015, "The
 reusable holdout", Science 349) as a sparse-vector mechanism on whole numbers, without ratios or the number of records.
 
-Cost of an instance, for a unit of at most c records, each of which moves S by at most r:
+Cost of an instance, for a unit of at most c records, each of which moves S by at most s = max(p_high, r - p_low), where
+the plan states that p lies between p_low and p_high (0 and r unless it says so):
 
-    r c / threshold_scale + 2 r c / comparison_scale + c / count_scale
+    s c / threshold_scale + 2 s c / comparison_scale + c / count_scale
 
 The first two terms are the cost of AboveThreshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm 1).
 The last is the Laplace mechanism's for two counts, since each record is in only one. docs/holdout.md has the proof.
@@ -69,6 +70,9 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
     threshold_scale: Rational  # of the threshold's noise, drawn once an instance, in steps of 1 / r record
     comparison_scale: Rational  # of the noise in each comparison, in steps of 1 / r record
     count_scale: Rational  # of the noise in each of the two counts that end an instance, in records
+    # p_low and p_high: every p that is asked lies between; the nearer both are to r / 2, the less a record moves S
+    least_estimate: Numerator = 0
+    most_estimate: Numerator | None = None  # None: r
 
     @property
     def threshold_law(self) -> DiscreteLaplace:
@@ -85,21 +89,31 @@ class PlannedHoldout(Planned, frozen=True, tag="holdout", kw_only=True):
         """Law of the noise in each released count, in records."""
         return DiscreteLaplace(self.count_scale.fraction)
 
-    def sensitivity(self, most_records_per_unit: int) -> int:
-        """Largest change r c of S or of |S| by a unit of c records, for any stated accuracy.
+    @property
+    def estimates(self) -> tuple[int, int]:
+        """(p_low, p_high), the least and the largest numerator that may be stated."""
+        return self.least_estimate, self.resolution if self.most_estimate is None else self.most_estimate
 
-        A correct record adds r - p to S, any other adds -p, and 0 <= p <= r.
+    @property
+    def most_moved(self) -> int:
+        """Largest change of S by a record, max(p_high, r - p_low): at least r / 2, at most r.
+
+        A correct record adds r - p to S, any other adds -p, and p_low <= p <= p_high.
         """
-        return self.resolution * most_records_per_unit
+        least, most = self.estimates
+        return max(most, self.resolution - least)
+
+    def sensitivity(self, most_records_per_unit: int) -> int:
+        """Largest change of S or of |S| by a unit of c records, for any accuracy that may be stated: c `most_moved`."""
+        return self.most_moved * most_records_per_unit
+
+    def instance_loss(self, moved: int, counted: int) -> Fraction:
+        """Exact epsilon of an instance if S moves by at most `moved`, and the two counts by `counted` in L1."""
+        return self.threshold_law.loss(moved) + self.comparison_law.loss(2 * moved) + self.count_law.loss(counted)
 
     def instance_cost(self, most_records_per_unit: int) -> Fraction:
         """Exact epsilon of one instance: its threshold, all comparisons, and the two final counts."""
-        moved = self.sensitivity(most_records_per_unit)
-        return (
-            self.threshold_law.loss(moved)
-            + self.comparison_law.loss(2 * moved)
-            + self.count_law.loss(most_records_per_unit)
-        )
+        return self.instance_loss(self.sensitivity(most_records_per_unit), most_records_per_unit)
 
 
 class HoldoutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,10 +154,14 @@ class Holdout(QueryKind):
     state_bytes = STATE_BYTES
 
     def check_planned(self, planned: PlannedHoldout) -> None:
-        """Raise RemoteProtocolError(BAD_PLAN) if more answers than questions are planned."""
+        """Raise RemoteProtocolError(BAD_PLAN): more answers than questions, or no range of stated accuracies."""
         if planned.answers > planned.turns:
             limit = f"at most the {planned.turns} turns"
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.answers", limit)
+        least, most = planned.estimates
+        if not least <= most <= planned.resolution:
+            limit = f"least_estimate to {planned.resolution}"
+            raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.most_estimate", limit)
 
     def check_allowed(self, planned: PlannedHoldout, terms: KindTerms, field: str) -> None:
         """Raise RemoteProtocolError (BAD_PLAN, OVER_LIMIT) if a curator would refuse the query."""
@@ -171,27 +189,33 @@ class Holdout(QueryKind):
         return cost
 
     def odds(self, planned: PlannedHoldout, unit: PrivacyUnit, readers: int | None) -> Odds:
-        """Bound for a changed record, which may become correct or wrong, and so moves S by r.
+        """Bound for a changed record, which may become correct or wrong, and so moves S by r, whatever p is.
 
-        A record's presence may move S by as much, so the bound for threshold and comparisons is the same. The change
-        lowers one count and raises the other, which doubles the bound for the counts. `readers` plays no part: each
-        record is counted, whatever a hypothesis reads.
+        A unit's records add between -p c and (r - p) c to S, whatever they are, so no change moves it by more than r c.
+        A record's presence moves S by as much only where p may be 0 or r. The change lowers one count and raises the
+        other, which doubles the bound for the counts. `readers` plays no part: each record is counted, whatever a
+        hypothesis reads.
         """
-        presence = self.cost(planned, unit.records)
-        changed = presence + planned.answers * planned.count_law.loss(unit.records)
+        presence, bound = self.cost(planned, unit.records), unit.records
+        changed = planned.answers * planned.instance_loss(planned.resolution * bound, 2 * bound)
         return Odds(presence, changed, changed)
 
     def precision(self, planned: PlannedHoldout, unit: PrivacyUnit) -> str:
         """The precision of comparisons and of the final counts, in words."""
         close = float(Fraction(planned.comparison_law.width(MISSES), planned.resolution))
+        counted = planned.count_law.width(MISSES)
         scales = ", ".join(
             str(scale.fraction) for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)
+        )
+        least, most = planned.estimates
+        extent = (
+            f" (expected are {least} to {most} of {planned.resolution})" if most - least < planned.resolution else ""
         )
         return (
             f"whether each of at most {planned.turns} models gets {planned.threshold} records more or less right than "
             f"was expected, each comparison right within {close:.3g} records in {OFTEN}, but for one error that it "
-            f"shares with others; and at most {planned.answers} times how many records a model gets right and wrong, "
-            f"each number right within {planned.count_law.width(MISSES)} records in {OFTEN}; scales {scales}, the "
+            f"shares with others{extent}; and at most {planned.answers} times how many records a model gets right and "
+            f"wrong, each number right within {counted} records in {OFTEN}; scales {scales}, the "
             f"first two in steps of 1/{planned.resolution}"
         )
 
@@ -199,12 +223,13 @@ class Holdout(QueryKind):
         """Decode and check a question.
 
         Raises:
-            RemoteProtocolError: MALFORMED; OVER_LIMIT; or BAD_QUERY, if the stated accuracy is above 1 or the
-                hypothesis breaks a rule.
+            RemoteProtocolError: MALFORMED; OVER_LIMIT; or BAD_QUERY, if the stated accuracy is outside the planned
+                range or the hypothesis breaks a rule.
         """
         body = decode(data, HoldoutBody, field="body")
-        if body.estimate > turn.planned.resolution:
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.estimate", f"0 to {turn.planned.resolution}")
+        least, most = turn.planned.estimates
+        if not least <= body.estimate <= most:
+            raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.estimate", f"{least} to {most}")
         if body.hypothesis.parameter_count() > terms.limits.parameters:
             limit = f"at most {terms.limits.parameters} parameters"
             raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.hypothesis", limit)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from above_threshold import at_least, below, continued, pmf, transcripts, worst_loss
 from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
@@ -437,6 +438,23 @@ def test_four_questions_lose_nearly_what_an_instance_costs():
     first, second = (levels_of(plan, questions, data) for data in (small, large))
     assert (first, second) == ([9900] * 3 + [99], [10_000] * 3 + [0])
     claim = float(plan.instance_cost(1))
+    loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
+    assert 0.99 * claim < loss <= claim * (1 + 1e-9)
+
+
+def test_four_questions_about_one_half_lose_nearly_half_as_much():
+    """As above, where the plan lets one half alone be stated: a record moves the sums by 50 of 100."""
+    scales = Fraction(400), Fraction(400, 3)
+    plan = planned(turns=4, answers=1, resolution=100, threshold=0, scales=(*scales, 4))
+    plan = structs.replace(plan, least_estimate=50, most_estimate=50)
+    old = Mlp.of(FeatureMap((NumericFeature("age", 35.0, 0.125, 0.0),)), [(np.array([[1.0]]), np.array([0.0]))])
+    rows = [("p", 50.0, 0.0, "f", "yes")] * 51 + [("p", 20.0, 0.0, "f", "yes")] * 49
+    small, large = (dataset(each) for each in (rows, [*rows, rows[-1]]))
+    questions = [HoldoutBody(YES, 50)] * 3 + [HoldoutBody(old, 50)]
+    first, second = (levels_of(plan, questions, data) for data in (small, large))
+    assert (first, second) == ([5000] * 3 + [100], [5050] * 3 + [50])
+    claim = float(plan.instance_cost(1))
+    assert claim == 50 / 400 + 2 * 50 * 3 / 400 + 1 / 4
     loss, _, _ = worst_loss(first, second, 0, *scales, 1 / 4)
     assert 0.99 * claim < loss <= claim * (1 + 1e-9)
 

@@ -1,5 +1,6 @@
 """`holdout` at a curator: exact sums, its law by enumeration, charges, what is kept between turns, and bad input."""
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from curator_fakes import NOW, ZeroNoise, dataset, key, message_of, open_curator, policy
 from curator_node.answering import CuratorQuestion
@@ -84,7 +86,7 @@ def test_a_unit_moves_the_sum_by_no_more_than_is_charged(draw):
     records = draw.draw(records_of(schema))
     labels = np.array(draw.draw(st.lists(st.integers(0, 1), min_size=len(records), max_size=len(records))), np.uint8)
     plan = draw.draw(planned_holdouts())
-    question = draw.draw(holdout_bodies_of(hypotheses_of(schema), plan.resolution))
+    question = draw.draw(holdout_bodies_of(hypotheses_of(schema), plan))
     bound = draw.draw(st.integers(1, 3))
     kept = np.ones(len(records), bool)
     kept[: min(bound, len(records))] = False
@@ -95,18 +97,51 @@ def test_a_unit_moves_the_sum_by_no_more_than_is_charged(draw):
 
     moved = abs(distance(np.arange(len(records))) - distance(np.flatnonzero(kept)))
     assert moved <= plan.sensitivity(bound)
-    assert plan.sensitivity(bound) == plan.resolution * bound
+    assert plan.resolution * bound <= 2 * plan.sensitivity(bound) <= 2 * plan.resolution * bound
 
 
-def test_the_sensitivity_is_attained_at_both_ends():
+RANGES = {(0, None): 10, (3, 7): 7, (0, 7): 10, (7, 9): 9, (1, 2): 9, (5, 5): 5, (10, 10): 10, (4, 5): 6}
+"""p_low and p_high of 10 -> how far a record moves S at most."""
+
+
+@pytest.mark.parametrize(("between", "moved"), RANGES.items())
+def test_the_sensitivity_is_attained_at_an_end_of_the_range(between, moved):
+    plan = structs.replace(planned(), least_estimate=between[0], most_estimate=between[1])
     with_one, without = dataset(ROWS), dataset(ROWS[1:])
-    for hypothesis, estimate in ((YES, 0), (NO, 10)):
-        seen = []
+    seen = []
+    for hypothesis, estimate in itertools.product((YES, NO), plan.estimates):
+        levels = []
         for data in (with_one, without):
             noise = Scripted(threshold=-1000)
-            asked(planned(), [HoldoutBody(hypothesis, estimate)], data, noise)
-            seen.append(noise.asked[1][1][0])
-        assert seen[0] - seen[1] == 10
+            asked(plan, [HoldoutBody(hypothesis, estimate)], data, noise)
+            levels.append(noise.asked[1][1][0])
+            assert noise.asked[0][2:] == (moved, 40)
+            assert noise.asked[1][2:] == (2 * moved, 40)
+        seen.append(abs(levels[0] - levels[1]))
+    assert max(seen) == moved == plan.sensitivity(1)
+    assert plan.instance_cost(1) == Fraction(3 * moved, 40) + Fraction(1, 4)
+
+
+def test_an_accuracy_outside_the_planned_range_is_refused_before_any_charge():
+    """It would move the sum by more than was paid for: by 9 at an accuracy of 9 / 10, where 7 are charged."""
+    store = MemoryStore()
+    asker = Asker(store, structs.replace(planned(), least_estimate=3, most_estimate=7))
+    assert Fraction(asker.accepted.cost) == 2 * (Fraction(21, 40) + Fraction(1, 4))
+    for outside in (0, 2, 8, 9, 10):
+        refused = asker.ask(YES, outside)
+        assert (refused.code, refused.limit) == (RefusalCode.BAD_QUERY, "3 to 7")
+    assert not asker.charges()
+    assert isinstance(asker.ask(YES, 3), HoldoutRelease)
+    assert asker.charges() == [Fraction(21, 40) + Fraction(1, 4)]
+
+
+@pytest.mark.parametrize("between", [(5, 4), (10, 0), (0, 11), (11, None)])
+def test_a_range_that_is_none_is_refused(between):
+    """From 10 to 0, no record would move anything, and an instance would cost nothing but its counts."""
+    plan = structs.replace(planned(), least_estimate=between[0], most_estimate=between[1])
+    with pytest.raises(RemoteProtocolError) as refused:
+        QUERY_KINDS.query(Plan.of([plan]), 0)
+    assert (refused.value.code, refused.value.limit) == (RefusalCode.BAD_PLAN, "least_estimate to 10")
 
 
 class Asker:

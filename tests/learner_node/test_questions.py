@@ -224,6 +224,27 @@ def test_a_planned_holdout_costs_what_was_told(c):
         assert plan.threshold > 0
 
 
+def test_a_range_of_accuracies_takes_less_noise_for_the_same_cost():
+    full, narrow, half = (plan_holdout(Fraction(1), 40, 4, 2, stated=ends) for ends in ((0, 1), (0.3, 0.7), (0.5, 0.5)))
+    for plan, of_full in ((narrow, Fraction(7, 10)), (half, Fraction(1, 2))):
+        assert holdout.HOLDOUT.cost(plan, 2) == 1
+        assert plan.threshold_scale.fraction == of_full * full.threshold_scale.fraction
+        assert plan.comparison_scale.fraction == of_full * full.comparison_scale.fraction
+        assert plan.count_scale == full.count_scale
+        assert plan.threshold == pytest.approx(float(of_full) * full.threshold, abs=1)
+    assert (full.least_estimate, full.most_estimate) == (0, None)
+    for wrong in ((0.6, 0.5), (-0.1, 0.5), (0.5, 1.1)):
+        with pytest.raises(ConfigurationError, match="two accuracies of 0 to 1"):
+            plan_holdout(Fraction(1), 40, 4, 2, stated=wrong)
+
+
+def test_what_may_be_asked_is_what_is_expected_and_a_margin():
+    sites = curators(("basel",))
+    selection = select(federate(sites), {"a": NO, "b": YES}, Budget("1"), source=SOURCE, expected={"a": 0.6, "b": 0.35})
+    assert selection.planned.estimates == (250, 750)
+    assert selection.planned.most_moved == 750
+
+
 # the reader
 
 

@@ -194,9 +194,9 @@ def test_a_sum_of_several_curators_loses_no_more_than_counts():
 HOLDOUT = {"threshold_scale": 2, "comparison_scale": 3, "count_scale": 5}
 
 
-def planned_holdout(resolution=2, answers=1):
+def planned_holdout(resolution=2, answers=1, **between):
     scales = {name: Rational(scale, 1) for name, scale in HOLDOUT.items()}
-    return PlannedHoldout(turns=40, answers=answers, resolution=resolution, threshold=1, **scales)
+    return PlannedHoldout(turns=40, answers=answers, resolution=resolution, threshold=1, **scales, **between)
 
 
 def distances(resolution, others, estimate, right):
@@ -206,9 +206,10 @@ def distances(resolution, others, estimate, right):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
-def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most):
+@pytest.mark.parametrize("between", [{}, {"least_estimate": 1, "most_estimate": 1}])
+def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most, between):
     """All units of one and two records, all estimates, other records far below and above; forty questions and two."""
-    planned, resolution = planned_holdout(), 2
+    planned, resolution = planned_holdout(**between), 2
     units = [()] + [right for size in range(1, most + 1) for right in itertools.product((0, 1), repeat=size)]
     claims = QUERY_KINDS.odds(planned, records_unit(most))
     worst, known = dict.fromkeys(THREE, 0.0), {}
@@ -216,7 +217,7 @@ def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most):
         what = "presence" if not one or not other else "label" if len(one) == len(other) else "attribute"
         asked = {
             (distances(resolution, others, p, one), distances(resolution, others, p, other))
-            for p in range(resolution + 1)
+            for p in range(planned.estimates[0], planned.estimates[1] + 1)
             for others in (-30, 0, 30)
         }
         # Of hypotheses that say the opposite of the unit's records, the same with the two sets changed over.
@@ -234,7 +235,10 @@ def test_a_holdout_loses_what_is_stated_and_nearly_attains_it(most):
     for what in THREE:
         assert worst[what] <= float(getattr(claims, what)) * (1 + 1e-9)
         assert worst[what] > float(getattr(claims, what)) * 0.97
-    assert claims.label == claims.attribute == claims.presence + Fraction(most, HOLDOUT["count_scale"])
+    assert claims.label == claims.attribute
+    moved = claims.label - claims.presence - Fraction(most, HOLDOUT["count_scale"])
+    # By a change S moves by r, whatever was stated: by an accuracy of one half, twice as far as by presence.
+    assert moved == (most * (Fraction(1, 2) + Fraction(2, 3)) if between else 0)
 
 
 def test_instances_of_a_holdout_add_up():

@@ -167,6 +167,7 @@ def test_a_holdout_is_read_and_written_again_byte_for_byte():
     told = {name: bytes.fromhex(data) for name, data in HOLDOUT.items()}
     kinds = {
         "planned": PlannedHoldout,
+        "planned_between": PlannedHoldout,
         "body": HoldoutBody,
         "close": HoldoutRelease,
         "counts": HoldoutRelease,
@@ -177,6 +178,7 @@ def test_a_holdout_is_read_and_written_again_byte_for_byte():
     read = {name: decode(told[name], kind) for name, kind in kinds.items()}
     assert {name: encode(value) for name, value in read.items()} == told
     assert QUERY_KINDS.cost(read["planned"], 1) == Fraction(3, 2)
+    assert QUERY_KINDS.cost(read["planned_between"], 1) == Fraction(3, 8) + Fraction(7, 10) * Fraction(9, 8)
     assert BLOG_HOLDOUT.cost(read["blog_planned"], 1) == Fraction(1, 20)
     assert (read["close"].close, read["counts"].counts) == (True, (-7, 2**40))
 

@@ -13,9 +13,11 @@ small = st.sampled_from([1, 2, 3, 4, 10])
 
 @st.composite
 def planned_holdouts(draw, *, turns=None):
-    """Plans of one to five turns, of any scales."""
+    """Plans of one to five turns, of any scales, and of any range of accuracies that may be stated."""
     asked = draw(st.integers(1, 5)) if turns is None else turns
     resolution = draw(st.sampled_from([1, 2, 7, 100, 2**20]))
+    least, most = sorted(draw(st.tuples(st.integers(0, resolution), st.integers(0, resolution))))
+    least, most = draw(st.sampled_from([(0, None), (least, most), (least, None)]))
     return PlannedHoldout(
         turns=asked,
         answers=draw(st.integers(1, asked)),
@@ -24,12 +26,14 @@ def planned_holdouts(draw, *, turns=None):
         threshold_scale=Rational.of(Fraction(resolution * draw(small), draw(small))),
         comparison_scale=Rational.of(Fraction(resolution * draw(small), draw(small))),
         count_scale=Rational.of(Fraction(draw(small), draw(small))),
+        least_estimate=least,
+        most_estimate=most,
     )
 
 
-def holdout_bodies_of(hypotheses, resolution):
-    """Bodies with any stated accuracy, its ends among them."""
-    estimates = st.one_of(st.sampled_from([0, resolution]), st.integers(0, resolution))
+def holdout_bodies_of(hypotheses, planned):
+    """Bodies with any stated accuracy of the plan's range, its ends among them."""
+    estimates = st.one_of(st.sampled_from(planned.estimates), st.integers(*planned.estimates))
     return st.builds(HoldoutBody, hypothesis=hypotheses, estimate=estimates)
 
 
@@ -43,4 +47,4 @@ holdout_releases = st.builds(
 def holdout_queries_of(draw, hypotheses):
     """(planned query of one turn, encoded body)."""
     planned = draw(planned_holdouts(turns=1))
-    return planned, encode(draw(holdout_bodies_of(hypotheses, planned.resolution)))
+    return planned, encode(draw(holdout_bodies_of(hypotheses, planned)))

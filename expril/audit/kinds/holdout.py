@@ -129,18 +129,19 @@ class HoldoutAudit(KindAudit):
 
     def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""
-        c, r = most_records_per_unit, planned.resolution
+        c, s = most_records_per_unit, planned.most_moved
         scales = [scale.fraction for scale in (planned.threshold_scale, planned.comparison_scale, planned.count_scale)]
         threshold, comparison, count = scales
-        cost = planned.answers * (Fraction(r * c) / threshold + Fraction(2 * r * c) / comparison + Fraction(c) / count)
+        cost = planned.answers * planned.instance_cost(c)
         formula = (
-            f"B (r c / threshold scale + 2 r c / comparison scale + c / count scale) = {planned.answers} * "
-            f"({r} * {c or 'c'} / ({threshold}) + 2 * {r} * {c or 'c'} / ({comparison}) + {c or 'c'} / ({count}))"
+            f"B (s c / threshold scale + 2 s c / comparison scale + c / count scale) = {planned.answers} * "
+            f"({s} * {c or 'c'} / ({threshold}) + 2 * {s} * {c or 'c'} / ({comparison}) + {c or 'c'} / ({count}))"
         )
         return {
             "B": planned.answers,
             "turns": planned.turns,
-            "r": r,
+            "r": planned.resolution,
+            "s": s,
             "threshold": planned.threshold,
             "c": c or None,
             "scales": ", ".join(map(str, scales)),

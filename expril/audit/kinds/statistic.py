@@ -164,7 +164,8 @@ def _formula(method: Method, most_records_per_unit: int) -> str:
             return f"2 c W / scale = 2 * {c} * {method.weight} / {scale}"
         case Smooth():
             d, beta = method.degrees, method.decay.fraction
-            return f"((d + 1) / (2 scale) + d beta) = ({d + 1} / (2 * {scale}) + {d} * ({beta}))"
+            apart = f"((d + 1) / (2 scale) + d beta) = ({d + 1} / (2 * {scale}) + {d} * ({beta}))"
+            return apart if method.version == 1 else f"joint loss (d = {d}, scale = {scale}, beta = {beta})"
         case AggregateMean():
             return f"R / scale = {method.steps} / {scale}"
         case AggregateMedian():

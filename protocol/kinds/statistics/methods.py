@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from protocol.kinds.statistics.joint_loss import joint_loss
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
 from protocol.rationals import Rational
@@ -119,11 +120,18 @@ class Smooth(_Method, frozen=True, tag="smooth"):
     scale: Rational  # of the noise, in smooth sensitivities
     decay: Rational  # beta: smooth sensitivities of neighbours differ by a factor of at most e^beta
     degrees: Degrees = 4  # d, of freedom of the noise
+    # of the price: 1 adds what a shift and what a stretch lose; 2 bounds both together, and is lower for the same law
+    version: Literal[1, 2] = 1
 
     def cost(self, most_records_per_unit: int) -> Fraction:
-        """Cost (d + 1) / (2 scale) + d beta of one statistic."""
-        shift = loss_of_shift(self.degrees, 1 / self.scale.fraction)
-        return shift + loss_of_stretch(self.degrees, self.decay.fraction)
+        """Cost of one statistic, by `version`.
+
+        1: (d + 1) / (2 scale) + d beta. 2: `joint_loss` of a shift by 1 / scale and a stretch by 1 / `decay_factor`,
+        and no more than that of version 1.
+        """
+        shift, beta = 1 / self.scale.fraction, self.decay.fraction
+        apart = loss_of_shift(self.degrees, shift) + loss_of_stretch(self.degrees, beta)
+        return apart if self.version == 1 else min(apart, joint_loss(self.degrees, shift, 1 / decay_factor(beta)))
 
     def odds(self, unit: PrivacyUnit) -> Odds:
         """Twice the bound for presence, since nothing less is proved."""

@@ -470,6 +470,7 @@ def statistic():
     cases = {
         "exponential": (Exponential(Rational(2, 1), 1), median, (48,)),
         "smooth": (Smooth(Rational(5, 1), Rational(1, 8)), median, (51,)),
+        "smooth, version 2": (Smooth(Rational(5, 1), Rational(1, 8), version=2), median, (51,)),
         "aggregate_mean": (AggregateMean(50, 120, Rational(120, 1)), mean, (-7,)),
         "aggregate_median": (AggregateMedian(50, Rational(2, 1)), mean, (47,)),
         "features": (Features(2, 3, Rational(6, 1)), chosen, (1, 0)),
@@ -619,6 +620,7 @@ def holdout():
     )
     told = {
         "planned": planned,
+        "planned_between": structs.replace(planned, least_estimate=300, most_estimate=700),
         "body": HoldoutBody(Constant(1), 745),
         "close": HoldoutRelease(2, None),
         "counts": HoldoutRelease(3, (-7, 2**40)),
