@@ -3,17 +3,32 @@
 import os
 import re
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expril.audit.package.checklist import BLOCKS, OUTSIDE, ROWS, as_objects, checklist_document, readme
+from audit_results import package_facts
+from expril.audit.package.checklist import as_objects, checklist_document, readme
+from expril.audit.package.contents import numbers_told
 from expril.audit.package.deployment import as_yaml, build_entry, check_entry, read_entry, round_up, total_epsilon
 from expril.audit.package.evidence import CuratorSpent
 from expril.audit.package.facts import NEEDED, TEMPLATE, Facts, read_facts
 from expril.audit.package.manifest import MANIFEST, SIGNATURE, check_folder, seal_folder
+from expril.audit.package.requirements import (
+    HEALTH_DATA,
+    MET,
+    NOT_MET,
+    OUTSIDE,
+    PART,
+    PYRAMID,
+    health_data_rows,
+    pyramid_rows,
+)
+from expril.commands.app import app
 from expril.report.page import as_page
 from page_outline import Outline
 from protocol.envelopes import SigningKey
@@ -223,33 +238,102 @@ def test_what_is_no_entry_is_refused(text):
 
 # The checklist
 
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.question)
-def test_each_row_leads_to_a_test_or_a_section_that_there_is(row):
-    assert row.block in BLOCKS
-    if row.proof == OUTSIDE:
-        return
-    file, _, name = row.proof.partition("::")
-    page, _, section = file.partition("#")
-    text = (ROOT / page).read_text(encoding="utf-8")
-    if name:
-        assert re.search(rf"^def {re.escape(name)}\(", text, re.MULTILINE)
-    elif section:
-        titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        assert section in {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+LISTS = {"pyramid": (pyramid_rows, PYRAMID), "health data": (health_data_rows, HEALTH_DATA)}
+SHOWN = [(row.identifier or row.question, row) for rows, _ in LISTS.values() for row in rows(package_facts())]
 
 
-def test_every_block_of_the_pyramid_is_asked_about():
-    assert {row.block for row in ROWS} == set(BLOCKS)
-    assert len({row.question for row in ROWS}) == len(ROWS)
-    assert as_objects()[0].keys() == {"block", "question", "answer", "proof"}
+def sections(page):
+    titles = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def command_exists(words):
+    """Whether words such as "expril audit run --receipt" name a command, with options that it has."""
+    command, *names = typer.main.get_command(app), *words.split()[1:]
+    for name in names:
+        if name.startswith("--"):
+            if not any(name in option.opts for option in command.params):
+                return False
+        elif name in getattr(command, "commands", {}):
+            command = command.commands[name]
+        elif name != "all" or getattr(command, "commands", {}):
+            return False
+    return not getattr(command, "commands", {})
+
+
+@pytest.mark.parametrize(("name", "row"), SHOWN, ids=[name for name, _ in SHOWN])
+def test_each_row_is_shown_by_a_command_or_a_section_that_there_is(name, row):
+    assert row.status in (MET, PART, NOT_MET, OUTSIDE)
+    assert (row.shown == "") == (row.status == OUTSIDE)
+    if row.shown.startswith("docs/"):
+        page, _, section = row.shown.partition("#")
+        assert (ROOT / page).is_file()
+        assert not section or section in sections(page)
+    elif row.shown:
+        assert all(command_exists(words) for words in row.shown.split("; ")), row.shown
+    assert "tests/" not in row.shown
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_block_of_a_list_is_asked_about_once(name):
+    rows, blocks = LISTS[name]
+    found = rows(package_facts())
+    assert [block for block, _ in groupby(row.block for row in found)] == list(blocks)
+    assert len({row.question for row in found}) == len(found)
+
+
+def test_the_requirements_on_software_are_answered_by_identifier():
+    found = [row.identifier for row in health_data_rows(package_facts())]
+    due = [*(f"FCR-{number}" for number in range(1, 10)), *(f"EHDSR-{number}" for number in range(6, 14)), "OPR-20"]
+    assert set(due) <= set(found)
+    assert len(set(found)) == len(found)
+
+
+def test_answers_are_made_from_the_evidence():
+    """Whatever a package proves otherwise is answered otherwise."""
+    before = package_facts()
+    texts = {row.question: row.answer for rows, _ in LISTS.values() for row in rows(before)}
+    changes = {
+        "learners": 7,
+        "epsilon": "8/3",
+        "answers": 77,
+        "entries": 99,
+        "snapshots": 13,
+        "kinds": 3,
+        "controls": 55,
+    }
+    for name, value in changes.items():
+        after = {row.question: row.answer for rows, _ in LISTS.values() for row in rows(package_facts(**{name: value}))}
+        changed = [question for question, text in after.items() if text != texts[question]]
+        assert changed, name
+        assert all(str(value) in after[question] for question in changed)
+
+
+def test_without_a_ledger_no_log_is_claimed():
+    rows = {row.identifier: row for row in health_data_rows(package_facts(ledgers=0, entries=0, snapshots=0))}
+    assert rows["EHDSR-6"].status == PART
+    assert "no ledger is in this package" in rows["EHDSR-6"].answer.lower()
 
 
 def test_the_checklist_is_a_page_that_runs_our_own_script_alone():
-    outline = Outline(as_page(checklist_document()))
+    outline = Outline(as_page(checklist_document(package_facts())))
     assert not {"img", "link"} & {tag for tag, _ in outline.elements}
     assert outline.count("script") == 1
-    for row in ROWS:
+    assert "No certification is claimed" in outline.text
+    for _, row in SHOWN:
         assert row.question in outline.text
-        assert row.proof in outline.text
+        assert row.shown in outline.text
+    objects = as_objects(package_facts())
+    assert len(objects) == len(SHOWN)
+    assert objects[0].keys() == {"source", "block", "question", "status", "answer", "shown", "identifier"}
     assert "cd" * 32 in readme("cd" * 32)
+
+
+WORDINGS = st.text(st.sampled_from("0123456789 ,./-abé"), max_size=40)
+
+
+@given(WORDINGS, st.sampled_from([", ", "; ", " – "]))
+def test_a_comma_changes_no_number_and_a_number_does(text, comma):
+    told = numbers_told(f"epsilon is 3/2{comma}delta is 0. {text}")
+    assert told == numbers_told(f"delta is 0 and epsilon is 3/2 {text}")
+    assert told != numbers_told(f"epsilon is 1/2{comma}delta is 0. {text}")

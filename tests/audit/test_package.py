@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 from audit_results import audit, full_audit, kind
 from curator_node.key_files import write_key
 from expril.audit.attack import whole_audit as everything
+from expril.audit.attack.whole_audit import versions
 from expril.audit.document import rows_of
 from expril.audit.package.checker import check_package
 from expril.audit.package.contents import ROW, measured_false_alarms
-from expril.audit.package.deployment import total_epsilon
+from expril.audit.package.deployment import as_yaml, read_entry, total_epsilon
 from expril.audit.package.evidence import collect, not_private, replay, spent_by_curators
 from expril.audit.package.facts import Facts
 from expril.audit.package.losses import FORMULA, exact_losses, judge
@@ -493,6 +494,29 @@ def test_a_page_of_another_version_is_said_not_to_be_compared(ledger_copy):
     found = found_in(ledger_copy, "9.9")
     assert found.wrong == []
     assert any("not compared: written by version 9.9" in text for text in found.rests)
+
+
+def test_a_comma_of_another_version_breaks_no_package(ledger_copy):
+    """Words of ours may change; the numbers in them may not, and neither may what the evidence gives alone."""
+    path = ledger_copy / "deployment.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("Exact epsilon spent, over", "Exact epsilon spent - over"))
+    assert path.read_text() != text
+    assert found_in(ledger_copy, versions()["expril"]).wrong != []
+    assert found_in(ledger_copy, "0.4.0").wrong == []
+    exact = ledger_copy / "exact.json"
+    losses = json.loads(exact.read_text())
+    exact.write_bytes(as_json([loss | {"why_not": "", "how": ""} for loss in losses]))
+    assert found_in(ledger_copy, "0.4.0").wrong == []
+
+
+@pytest.mark.parametrize("lie", ["privacy_parameters_details", "privacy_unit_details"])
+def test_a_number_of_another_version_is_compared(ledger_copy, lie):
+    path = ledger_copy / "deployment.yaml"
+    entry = read_entry(path.read_text())
+    entry["deployment"]["privacy_loss"][lie] = f"{entry['deployment']['privacy_loss'][lie]} And 1/100."
+    path.write_text(as_yaml(entry))
+    assert [lie in text for text in found_in(ledger_copy, "0.4.0").wrong] == [True]
 
 
 ENTRIES = {

@@ -5,6 +5,7 @@ import math
 from expril.audit.attack.controls.curators import PATH_CONTROLS
 from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.kinds import kinds_to_audit
+from expril.audit.package.requirements import PackageFacts
 from expril.audit.results import (
     Attack,
     AuditResult,
@@ -164,3 +165,20 @@ def full_audit(**changed):
         "controls": tuple(control(name) for name in (*CONTROLS, *PATH_CONTROLS)),
     }
     return audit(**(fields | changed))
+
+
+def package_facts(**changed):
+    """The facts of a package that nobody made."""
+    fields = {
+        "curators": 4,
+        "learners": 2,
+        "epsilon": "3/2",
+        "answers": 31,
+        "ledgers": 3,
+        "entries": 1234,
+        "snapshots": 5,
+        "simulated": False,
+        "kinds": 25,
+        "controls": 17,
+    }
+    return PackageFacts(**(fields | changed))

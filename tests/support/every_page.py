@@ -56,7 +56,7 @@ def written_documents():
         "analyses": test_analyses_page.document(),
         "audit": audit_document(audit_results.full_audit(), command="expril audit all"),
         "audit that fails": audit_document(audit_results.audit(**failing)),
-        "checklist": checklist_document(),
+        "checklist": checklist_document(audit_results.package_facts()),
     }
 
 

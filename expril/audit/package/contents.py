@@ -4,6 +4,8 @@ The measured rate at which a whole audit accuses a correct mechanism is stored w
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from expril.audit.package.deployment import as_yaml, build_entry, read_entry, to
 from expril.audit.package.evidence import CuratorSpent, Replay
 from expril.audit.package.facts import Facts
 from expril.audit.package.manifest import as_json, read_bytes
+from expril.audit.package.requirements import PackageFacts
 from expril.audit.results import AuditResult
 from expril.report.page import as_page
 from protocol.errors import ConfigurationError
@@ -97,22 +100,43 @@ def measured_false_alarms(stored: Path = STORED) -> dict[str, Any]:
 
 
 MOST_FIELDS = 8
-_PROSE = (
-    ("deployment", "basic", "description"),
-    ("deployment", "dp_variant", "unprotected_quantities"),
-    ("deployment", "implementation", "mechanisms"),
-    ("deployment", "implementation", "justification"),
-    ("deployment", "deployment_model", "actors"),
+_PROSE = frozenset(
+    f"deployment.{name}"
+    for name in (
+        "basic.description",
+        "dp_variant.data_domain",
+        "dp_variant.unprotected_quantities",
+        "privacy_loss.privacy_unit_details",
+        "privacy_loss.privacy_parameters_details",
+        "deployment_model.model_name_details",
+        "deployment_model.actors",
+        "deployment_model.release_type_details",
+        "deployment_model.data_source_type_details",
+        "deployment_model.access_type_details",
+        "accounting.post_processing",
+        "accounting.composition",
+        "implementation.preprocessing_and_hyperparameter_tuning",
+        "implementation.mechanisms",
+        "implementation.justification",
+    )
 )
-"""Fields of an entry whose words differ between versions of this software."""
+"""Fields of an entry in words of ours, which another version may write otherwise. Their numbers must agree."""
 
 
-def pages(key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSpent]) -> dict[str, bytes]:
+def numbers_told(text: str) -> Counter[str]:
+    """Count the numbers in a text: whole ones, decimals, fractions and parts of versions."""
+    return Counter(re.findall(r"[0-9]+(?:[./][0-9]+)*(?:e-?[0-9]+)?", text))
+
+
+def pages(
+    key: str, audit: tuple[AuditResult, str], curators: Sequence[CuratorSpent], proof: Replay, epsilon: str
+) -> dict[str, bytes]:
     """File -> the bytes that this version writes there."""
     result, played = audit
+    facts = PackageFacts.of(proof, curators, epsilon, result)
     return {
-        CHECKLIST: as_json(as_objects()),
-        CHECKLIST_PAGE: as_page(checklist_document()).encode(),
+        CHECKLIST: as_json(as_objects(facts)),
+        CHECKLIST_PAGE: as_page(checklist_document(facts)).encode(),
         AUDIT_PAGE: as_page(audit_document(result, created=played, spent=spent_rows(curators))).encode(),
         README: readme(key).encode(),
     }
@@ -157,11 +181,12 @@ def changed_entry(
     except ConfigurationError as error:
         return [str(error)]
     written, due = _flat(entry), _flat(expected)
-    prose = {".".join(path) for path in _PROSE} if not same_version else set()
+    worded = frozenset[str]() if same_version else _PROSE
     wrong = [
         f"{DEPLOYMENT}: its {name} is not what the evidence proves"
         for name, value in due.items()
-        if name not in prose and written.get(name) != value
+        if written.get(name) != value
+        and not (name in worded and numbers_told(written.get(name, "")) == numbers_told(value))
     ]
     if len(wrong) > MOST_FIELDS:
         return [f"{DEPLOYMENT} is another entry than the evidence proves: {len(wrong)} fields differ"]
@@ -186,14 +211,21 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
         return {path: f"unreadable {type(value).__name__}"}
 
 
-def alike(first: Any, second: Any, skip: frozenset[str] = frozenset()) -> bool:
-    """Whether two plain values are equal, floats up to 1e-9. Values of the keys in `skip` are not compared."""
+def alike(first: Any, second: Any, skip: frozenset[str] = frozenset(), *, shared_names: bool = False) -> bool:
+    """Whether two plain values are equal, floats up to 1e-9. Values of the keys in `skip` are not compared.
+
+    With `shared_names`, keys that only one of the two has are not compared, either: another version may tell more.
+    """
     if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(
-            name in skip or alike(value, second[name], skip) for name, value in first.items()
+        return (shared_names or first.keys() == second.keys()) and all(
+            name in skip or alike(value, second[name], skip, shared_names=shared_names)
+            for name, value in first.items()
+            if name in second
         )
     if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(alike(*pair, skip) for pair in zip(first, second, strict=True))
+        return len(first) == len(second) and all(
+            alike(*pair, skip, shared_names=shared_names) for pair in zip(first, second, strict=True)
+        )
     if isinstance(first, float) and isinstance(second, float):
         return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
     return type(first) is type(second) and bool(first == second)

@@ -101,7 +101,7 @@ def write_package(
             LEDGER: as_json(proof.as_object()),
             EXACT: as_json(exact_losses(proof.plans)),
             FALSE_ALARMS: as_json(measured_false_alarms()),
-            **pages(key.public.hex(), audit, curators),
+            **pages(key.public.hex(), audit, curators, proof, claim.epsilon),
         }
         for name, data in texts.items():
             (folder / name).write_bytes(data)
