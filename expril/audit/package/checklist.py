@@ -79,7 +79,7 @@ def checklist_document(facts: PackageFacts) -> Document:
                 [
                     Text(
                         "A command shows what its row says, on the package or on a curator. docs/…#section is a text "
-                        "of the version of ExPriL that the manifest names. “Outside” is for whoever runs the deployment."
+                        "of the version of ExPriL that the manifest names. “Outside” is for who runs the deployment."
                     )
                 ],
             ),
