@@ -264,14 +264,14 @@ def command_exists(words):
 @pytest.mark.parametrize(("name", "row"), SHOWN, ids=[name for name, _ in SHOWN])
 def test_each_row_is_shown_by_a_command_or_a_section_that_there_is(name, row):
     assert row.status in (MET, PART, NOT_MET, OUTSIDE)
-    assert (row.shown == "") == (row.status == OUTSIDE)
-    if row.shown.startswith("docs/"):
-        page, _, section = row.shown.partition("#")
+    assert (row.proof == "") == (row.status == OUTSIDE)
+    if row.proof.startswith("docs/"):
+        page, _, section = row.proof.partition("#")
         assert (ROOT / page).is_file()
         assert not section or section in sections(page)
-    elif row.shown:
-        assert all(command_exists(words) for words in row.shown.split("; ")), row.shown
-    assert "tests/" not in row.shown
+    elif row.proof:
+        assert all(command_exists(words) for words in row.proof.split("; ")), row.proof
+    assert "tests/" not in row.proof
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -322,10 +322,10 @@ def test_the_checklist_is_a_page_that_runs_our_own_script_alone():
     assert "No certification is claimed" in outline.text
     for _, row in SHOWN:
         assert row.question in outline.text
-        assert row.shown in outline.text
+        assert row.proof in outline.text
     objects = as_objects(package_facts())
     assert len(objects) == len(SHOWN)
-    assert objects[0].keys() == {"source", "block", "question", "status", "answer", "shown", "identifier"}
+    assert objects[0].keys() == {"source", "block", "question", "status", "answer", "proof", "identifier"}
     assert "cd" * 32 in readme("cd" * 32)
 
 

@@ -61,6 +61,10 @@ def checklist_document(facts: PackageFacts) -> Document:
         "The identifiers are those of the consultation draft, and the questions are in our words. Requirements on "
         "organisations alone are left out, but for those of federated computing. No certification is claimed."
     )
+    reading = (
+        "A command shows what its row says, on the package or on a curator. docs/…#section is a text of the version of "
+        "ExPriL that the manifest names. “Outside” is for whoever runs the deployment."
+    )
     simulated = "The evidence is of a simulation: nobody's hospital was asked. " if facts.simulated else ""
     return Document(
         kind="ExPriL claim package",
@@ -72,28 +76,22 @@ def checklist_document(facts: PackageFacts) -> Document:
             _summary("the European Health Data Space (TEHDAS2)", health),
         ),
         sections=[
-            Section("NIST SP 800-226, from the pyramid's top down", [Text(pyramid_reading), *_tables(pyramid)]),
-            Section("Secure processing environments: TEHDAS2", [Text(health_reading), *_tables(health)]),
-            Section(
-                "How to read this",
-                [
-                    Text(
-                        "A command shows what its row says, on the package or on a curator. docs/…#section is a text "
-                        "of the version of ExPriL that the manifest names. “Outside” is for who runs the deployment."
-                    )
-                ],
-            ),
+            Section("NIST SP 800-226, from the pyramid's top down", [Text(pyramid_reading)]),
+            *_sections(pyramid),
+            Section("Secure processing environments: TEHDAS2", [Text(health_reading)]),
+            *_sections(health),
+            Section("How to read this", [Text(reading)]),
         ],
     )
 
 
 def _summary(source: str, rows: Sequence[Row]) -> str:
-    told = {status: sum(row.status == status for row in rows) for status in (MET, "in part", "not met", OUTSIDE)}
-    parts = ", ".join(f"{number} {status}" for status, number in told.items() if number)
+    counts = {status: sum(row.status == status for row in rows) for status in (MET, "in part", "not met", OUTSIDE)}
+    parts = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
     return f"{count(len(rows), 'question')} of {source}: {parts}."
 
 
-def _tables(rows: Sequence[Row]) -> list[Table[Row]]:
+def _sections(rows: Sequence[Row]) -> list[Section]:
     tones: dict[str, Tone] = {MET: "good", OUTSIDE: "", "in part": "warn", "not met": "bad"}
     columns: list[Column[Row]] = [
         Column(
@@ -101,9 +99,12 @@ def _tables(rows: Sequence[Row]) -> list[Table[Row]]:
         ),
         Column("status", lambda row: Cell(row.status, tone=tones[row.status])),
         Column("answer", lambda row: row.answer),
-        Column("shown by", lambda row: row.shown or "–"),
+        Column("shown by", lambda row: row.proof or "–"),
     ]
-    return [Table.of(block, columns, list(group)) for block, group in groupby(rows, key=lambda row: row.block)]
+    return [
+        Section(block, [Table.of(block, columns, list(group))])
+        for block, group in groupby(rows, key=lambda row: row.block)
+    ]
 
 
 def readme(key: str) -> str:

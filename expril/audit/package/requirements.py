@@ -28,7 +28,7 @@ class Row(NamedTuple):
     question: str  # what is asked
     status: str  # MET, PART, NOT_MET or OUTSIDE
     answer: str  # how it is met, or why not
-    shown: str  # the command or the document that shows it; "" if it is outside
+    proof: str  # the command or the document that shows it; "" if it is outside
     identifier: str = ""  # of the requirement; "" where the source has none
 
 
@@ -379,8 +379,8 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
     """Answer TEHDAS2's requirements for secure processing environments for a package."""
     logs = MET if facts.ledgers else PART
 
-    def row(block: str, identifier: str, question: str, status: str, answer: str, shown: str = "") -> Row:
-        return Row(block, question, status, answer, shown, identifier)
+    def row(block: str, identifier: str, question: str, status: str, answer: str, proof: str = "") -> Row:
+        return Row(block, question, status, answer, proof, identifier)
 
     return (
         row(
