@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.kind_audit import AGREEMENT, ROUNDING
 from protocol.errors import ConfigurationError, printable
 
 DRAWS = 100_000
@@ -46,10 +47,25 @@ class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     kind: str  # query kind and what it releases, such as "counts/mass"
     attack: Attack  # the strongest
-    exact: float | None  # loss of the attacked neighbours by enumeration; None if it cannot be enumerated
+    exact: float | None  # loss of the attacked neighbours by the claimed law; None: no violation is ruled out
     searched: int  # number of pairs of neighbours tried
-    violation: bool  # whether the lower bound or the exact loss is above the claim
+    violation: bool  # whether anything is wrong, of `alarms` or of what was found besides
     verdict: str  # one sentence
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What its own numbers say against it, in words. No number is cut off before it is compared."""
+        claimed, bound = Fraction(self.attack.claimed), self.attack.lower_bound
+        alarms = []
+        if math.isinf(bound) or Fraction(bound) > claimed:
+            alarms.append(f"of {self.attack.claimed} claimed, the draws prove at least {bound:.4g}")
+        if self.exact is None:
+            return tuple(alarms)
+        if math.isinf(self.exact) or Fraction(self.exact) > claimed * (1 + Fraction(ROUNDING)):
+            alarms.append(f"enumeration gives {self.exact:.12g} of {self.attack.claimed} claimed")
+        if bound > self.exact * (1 + ROUNDING) + AGREEMENT:
+            alarms.append(f"the draws prove at least {bound:.4g}, and the law that it claims loses {self.exact:.4g}")
+        return tuple(alarms)
 
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

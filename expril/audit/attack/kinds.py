@@ -12,7 +12,7 @@ that occurs, an event is sought among the answers of that charge.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from expril.audit.attack.conformity import strayed_calls, strayed_copies, strayed_draws
 from expril.audit.attack.game import breaks, choose_events, loss_bound, play
 from expril.audit.attack.game_statistics import Rows
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
-from expril.audit.kinds.exact import Enumerated, enumerate_loss, enumerate_sum, hinted_loss
+from expril.audit.kinds.exact import enumerate_loss, hinted_loss
 from expril.audit.kinds.invented import Neighbours, Record, Unit
-from expril.audit.kinds.kind_audit import Example, KindAudit, Value
+from expril.audit.kinds.kind_audit import Enumerated, Example, KindAudit, Law, Value
 from expril.audit.results import Attack, KindResult
 from protocol.errors import ConfigurationError
 from protocol.schema import NumericAttribute
@@ -305,43 +306,93 @@ def audit_kind(
     if not examples:
         return _not_audited(name, error_rate, "its kind gives no question to attack it with (`KindAudit.examples`)")
     for example in examples:
-        if why_not := _unanswered(AnswerPath(answerer, example)):
+        if why_not := _unanswered(AnswerPath(answerer, example)) or _miscounted(AnswerPath(answerer, example)):
             return _not_audited(name, error_rate, why_not)
-    candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), seed=seed) for example in examples]
-    chosen = candidates[0]
-    for other in candidates[1:]:
-        chosen = other if other.leak > CLEARLY * chosen.leak else chosen
-    attack = _strongest(chosen.path, chosen.pair, draws, error_rate)
-    attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
+    audit = audits[answerer.kind.name]
+    candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), audit, seed=seed) for example in examples]
     above = [candidate for candidate in candidates if candidate.enumerated.passes(candidate.path.claimed)]
-    reported = (above or [chosen])[0]
-    violation = breaks(attack) or bool(above)
-    return KindResult(
+    chosen = (above or candidates)[0]
+    for other in (above or candidates)[1:]:
+        chosen = other if other.leak > CLEARLY * chosen.leak else chosen
+    seen = _Seen()
+    attack, enumerated = _strongest(chosen, audit, draws, error_rate, seen)
+    attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
+    strayed = [found for candidate in candidates if (found := _strayed(candidate, audit))]
+    strayed += [found for found in (seen.strayed(chosen, audit),) if found]
+    result = KindResult(
         kind=name,
         attack=attack,
-        exact=reported.enumerated.loss,
+        exact=enumerated.loss,
         searched=sum(candidate.tried for candidate in candidates),
-        violation=violation,
-        verdict=_verdict(attack, reported, broken=breaks(attack), above=bool(above)),
+        violation=False,
+        verdict="",
     )
+    alarms = [*result.alarms, *strayed]
+    if enumerated.passes(Fraction(attack.claimed)) and not alarms:
+        alarms.append(f"two computations of its exact loss give {enumerated.loss} and {enumerated.by_table}")
+    return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms))
 
 
-def _strongest(path: AnswerPath, pair: Neighbours, draws: int, error_rate: float) -> Attack:
-    """Return the attack on all answers, unless an attack on the answers of one charge proves more than this charge."""
+@dataclass
+class _Seen:
+    """The draws of an attack, side by side."""
+
+    sides: tuple[list[Numbers], list[Numbers]] = field(default_factory=lambda: ([], []))
+
+    def outcomes(self, side: int, draw: Callable[[int], Numbers], number: int) -> Numbers:
+        """Draw, and keep what was drawn."""
+        self.sides[side].append(draw(number))
+        return self.sides[side][-1]
+
+    def strayed(self, candidate: Candidate, audit: KindAudit) -> str:
+        """Say how the draws do not have the law that the kind claims; "" if they may have it."""
+        path = replace(candidate.path, copies=1)
+        for rows, units in zip(self.sides, candidate.pair.sets, strict=True):
+            law = _claimed(path, audit, units)
+            if rows and law is not None and (found := strayed_draws(law, np.concatenate(rows))):
+                return found
+        return ""
+
+
+def _claimed(path: AnswerPath, audit: KindAudit, units: tuple[Unit, ...]) -> Law | None:
+    try:
+        return audit.claimed_law(path.case(units))
+    except Exception:  # noqa: BLE001 - an answerer that fails is the attack's to find
+        return None
+
+
+def _strayed(candidate: Candidate, audit: KindAudit) -> str:
+    try:
+        return strayed_calls(replace(candidate.path, copies=1), audit, candidate.pair)
+    except Exception:  # noqa: BLE001 - an answerer that fails is the attack's to find
+        return ""
+
+
+def _strongest(
+    chosen: Candidate, audit: KindAudit, draws: int, error_rate: float, seen: "_Seen"
+) -> tuple[Attack, Enumerated]:
+    """Return the attack on all answers, or on those of one charge if that proves more than this charge.
+
+    The exact loss is of the same answers.
+    """
+    path, pair = chosen.path, chosen.pair
     share = error_rate / 2 if path.answerer.kind.looks_back else error_rate
     draws = min(draws, path.example.draws or draws)
     of_charges = attack_charges(path, pair, draws=draws, error_rate=share)
-    return next(filter(breaks, of_charges), None) or attack_pair(path, pair, draws=draws, error_rate=share)
+    broken = next(filter(breaks, of_charges), None)
+    if broken is not None:
+        return broken, _enumerated(replace(path, copies=1), audit, pair, Fraction(broken.claimed))
+    return attack_pair(path, pair, draws=draws, error_rate=share, seen=seen), chosen.enumerated
 
 
-def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
+def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1) -> Candidate:
     """Choose the pair of data sets that a question tells apart best, and a bound that a short game proves on it.
 
     Exact numbers rank the pairs. Without an exact loss the ranking is only a hint. Then another pair is taken if a
     short game on it proves more than is claimed.
     """
     result = search(path, seed=seed, keep=KEPT, random_pairs=path.example.pairs)
-    enumerated = _enumerated(path, result.pairs[0])
+    enumerated = _enumerated(path, audit, result.pairs[0])
     pairs = result.pairs if enumerated.loss is None else result.pairs[:1]
     calls = SHORT_COPIES if path.example.company is None else SHORT_GAME  # several curators' turns take their time
     few = replace(path, copies=min(path.example.copies, calls))
@@ -353,10 +404,14 @@ def candidate_of(path: AnswerPath, *, seed: int = 1) -> Candidate:
     return Candidate(many, pairs[best], result.tried, enumerated, leak / claimed)
 
 
-def attack_pair(path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float) -> Attack:
-    """Play the game on a pair of data sets; the claim is the query's own cost."""
+def attack_pair(
+    path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float, seen: "_Seen | None" = None
+) -> Attack:
+    """Play the game on a pair of data sets; the claim is the query's own cost. `seen` keeps the draws."""
     outcomes = partial(path.draws, width=path.width(pair))
-    return play_pair(outcomes, pair, claimed=path.claimed, draws=draws, error_rate=error_rate)
+    kept = seen or _Seen()
+    first, second = (partial(kept.outcomes, side, partial(outcomes, units)) for side, units in enumerate(pair.sets))
+    return play(first, second, claimed=path.claimed, draws=draws, error_rate=error_rate, neighbours=pair.words)
 
 
 def play_pair(
@@ -372,14 +427,13 @@ def play_pair(
     return play(first, second, claimed=claimed, draws=draws, error_rate=error_rate, neighbours=pair.words)
 
 
-def _enumerated(path: AnswerPath, pair: Neighbours) -> Enumerated:
+def _enumerated(path: AnswerPath, audit: KindAudit, pair: Neighbours, charge: Fraction | None = None) -> Enumerated:
     try:
-        summed = path.example.company is not None and not path.answerer.kind.looks_back
-        return enumerate_sum(path, pair) if summed else enumerate_loss(path, pair)
+        return enumerate_loss(path, audit, pair, charge)
     except ConfigurationError as error:  # a limit of ours
-        return Enumerated(None, why_not=str(error))
+        return Enumerated.unknown(str(error))
     except Exception as error:  # noqa: BLE001 - an answerer that fails is the attack's to find
-        return Enumerated(None, why_not=f"its answerer failed on invented records ({type(error).__name__})")
+        return Enumerated.unknown(f"its answerer failed on invented records ({type(error).__name__})")
 
 
 def _unanswered(path: AnswerPath) -> str:
@@ -394,6 +448,15 @@ def _unanswered(path: AnswerPath) -> str:
     return ""
 
 
+def _miscounted(path: AnswerPath) -> str:
+    """Say why a question is not asked so often as its example claims; "" if it is."""
+    record = {name: values[0] for name, values in values_of(path.example).items()}
+    try:
+        return strayed_copies(replace(path, copies=path.example.copies), ((record,),))
+    except Exception as error:  # noqa: BLE001 - as above
+        return f"{path.example.copies} copies of its question get no answer ({type(error).__name__}: {error})"
+
+
 def _not_audited(name: str, error_rate: float, why_not: str) -> KindResult:
     nothing = Attack(
         claimed="0", lower_bound=0.0, error_rate=error_rate, draws=0, neighbours="none", event="none", shares=(0.0, 0.0)
@@ -402,13 +465,10 @@ def _not_audited(name: str, error_rate: float, why_not: str) -> KindResult:
     return KindResult(kind=name, attack=nothing, exact=None, searched=0, violation=True, verdict=text)
 
 
-def _verdict(attack: Attack, candidate: Candidate, *, broken: bool, above: bool) -> str:
-    exact, claim = candidate.enumerated, float(Fraction(attack.claimed))
-    bounds = f"of {claim:.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
-    if broken:
-        return f"Breaks its claim: {bounds}."
-    if above:
-        return f"Breaks its claim: enumeration gives {exact.loss:.12g} of {float(candidate.path.claimed):.12g} claimed."
+def _verdict(attack: Attack, exact: Enumerated, alarms: Sequence[str]) -> str:
+    bounds = f"of {float(Fraction(attack.claimed)):.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
+    if alarms:
+        return f"Breaks its claim: {'; '.join(dict.fromkeys(alarms))}."
     if exact.loss is None:
         return f"Holds against this attack: {bounds}; it is not enumerated, since {exact.why_not}."
     return f"Holds: {bounds}, and enumeration gives {exact.loss:.12g}."

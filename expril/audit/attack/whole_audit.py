@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,8 +21,10 @@ from expril.audit.attack.handle_checks import path_checks
 from expril.audit.attack.kinds import audit_kind, kinds_to_audit
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.attack.zumel_game import play_blog
-from expril.audit.kinds.exact import colluder_losses
-from expril.audit.results import AuditPart, AuditResult, as_object, decode_result
+from expril.audit.kinds.exact import loss_of_shares
+from expril.audit.kinds.kind_audit import AGREEMENT
+from expril.audit.results import AuditPart, AuditResult, ColluderLoss, as_object, decode_result
+from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Computed, Progress, installed, run_tasks, says_nothing
 from simulations.campaign.store import Store, is_held, read_settings
 
@@ -35,6 +38,11 @@ CELLS = "unfinished.jsonl"
 _LONG = {"membership": 10, "replay": 4}
 """Attack on studies -> seconds of one core, roughly; 1 for the others."""
 LIBRARIES = ("expril", "opendp", "numpy", "scipy", "cryptography")
+
+AT = Fraction(30)
+"""Scale of the noise in the table of colluders; the claim is its inverse."""
+SITES = (3, 5, 10, 50)
+"""Numbers of sites in the table of colluders."""
 
 
 @dataclass(frozen=True)
@@ -177,3 +185,31 @@ def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:
     tasks.append(Attempt("colluders", colluder_losses, 1))
     tasks.append(Attempt("the blog's game", play_blog, 1))
     return tasks
+
+
+def colluder_losses(scale: Fraction = AT, sites: Sequence[int] = SITES) -> tuple[ColluderLoss, ...]:
+    """Tabulate losses in units of the claim by number of colluders, for shares that assume one of them and none."""
+    losses = []
+    for count in sites:
+        for assumed in (0, 1):
+            parts = count - assumed
+            for colluders in sorted({1, 2, count // 2, count - 1}):
+                shape = Fraction(count - colluders, parts)
+                enumerated = loss_of_shares(scale, shape, 1)
+                if (
+                    enumerated.loss is None
+                    or enumerated.by_table is None
+                    or abs(enumerated.loss - enumerated.by_table) > AGREEMENT
+                ):
+                    raise ConfigurationError(f"two ways to enumerate shares of {parts} do not agree")
+                losses.append(
+                    ColluderLoss(
+                        sites=count,
+                        assumed=assumed,
+                        colluders=colluders,
+                        unknown=str(shape),
+                        claimed=str(1 / scale),
+                        loss=enumerated.loss,
+                    )
+                )
+    return tuple(losses)

@@ -19,7 +19,7 @@ from curator_node.answering import Answerer, CuratorQuestion, Seat
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record
-from expril.audit.kinds.kind_audit import Asking, AuditQuery, Example, Lead, Observation
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Case, Example, Handed, Lead, Observation, Trace
 from protocol.envelopes import LABEL, SigningKey
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
@@ -93,16 +93,23 @@ FAILED = np.iinfo(np.int32).min
 class NoNoise:
     """A noise source that adds nothing and remembers what it would have added."""
 
-    # (exact numbers, law of the noise in each) in order of the calls; no law where the noise is continuous.
-    # Shares of noise are drawn before there is an exact number: zeros stand there.
-    calls: list[tuple[NDArray[np.int64], DiscreteLaplace | LaplaceShares | None]] = field(default_factory=list)
-    # (scores, law of the choice) likewise
-    chosen: list[tuple[NDArray[np.int64], NoisyMax]] = field(default_factory=list)
+    # in order of the calls; of shares of noise, which are drawn before there is an exact number, zeros
+    handed: list[Handed] = field(default_factory=list)
     own_sampler: bool = False  # whether random bytes were taken for a law that the kind samples itself
     # what comes back of the calls for noise, in order, instead of the exact numbers: what is drawn later may
     # look at it
     released: Sequence[NDArray[np.int64]] = ()
     seeded = False
+
+    @property
+    def calls(self) -> list[Handed]:
+        """The calls for noise in numbers."""
+        return [call for call in self.handed if not isinstance(call[1], NoisyMax)]
+
+    @property
+    def chosen(self) -> list[tuple[NDArray[np.int64], NoisyMax]]:
+        """The calls for noisy choices."""
+        return [(scores, law) for scores, law in self.handed if isinstance(law, NoisyMax)]
 
     def discrete_laplace(
         self,
@@ -112,22 +119,23 @@ class NoNoise:
         stamp: Stamp,
     ) -> NDArray[np.int64]:
         """Return the exact numbers, or those to be released instead, and record the call."""
-        self.calls.append((exact.copy(), law))
-        return self.released[len(self.calls) - 1] if len(self.calls) <= len(self.released) else exact
+        self.handed.append((exact.copy(), law))
+        count = len(self.calls)
+        return self.released[count - 1] if count <= len(self.released) else exact
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
         """Return zeros, and record the call."""
-        self.calls.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
+        self.handed.append((np.zeros(size, np.int64), LaplaceShares(law.scale, Fraction(1, parts))))
         return np.zeros(size, np.int64)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:
         """Return zeros, and record the call."""
-        self.calls.append((np.zeros(size, np.int64), None))
+        self.handed.append((np.zeros(size, np.int64), None))
         return np.zeros(size)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:
         """Return the index of the largest score, and record the call."""
-        self.chosen.append((scores.copy(), law))
+        self.handed.append((scores.copy(), law))
         return int(scores.argmax())
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:
@@ -218,6 +226,22 @@ class AnswerPath:
         """Return the numbers without noise, (copies, k), and the calls for noise that were made."""
         noise = NoNoise(released=released)
         return self.observe(self.hold(units, self.example), noise)[0].numbers, noise
+
+    def case(self, units: tuple[Unit, ...]) -> Case:
+        """Return all that the claimed law of the release on these records may depend on."""
+        dataset, bodies = self.hold(units, self.example), ()
+
+        def trace(released: Sequence[NDArray[np.int64]] = ()) -> Trace:
+            noise = NoNoise(released=released)
+            numbers = self.observe(dataset, noise)[0].numbers
+            return Trace(numbers.ravel(), tuple(exact for exact, _ in noise.handed))
+
+        if self.example.company is None:
+            bodies = tuple(
+                self._body(Turn(self.planned, 0, number), data)
+                for number, data in enumerate(_query_of(self.example.ask, self.copies).bodies)
+            )
+        return Case(self.planned, bodies, self.example.schema, self.example.most_records_per_unit, dataset, trace)
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
         """Draw the numbers of one copy several times with real noise: (number, width).

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import structs
 
-from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.exact import NoisyNumbers
+from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, Law, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import ExprilError, printable
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
@@ -246,6 +247,12 @@ class CountsAudit(KindAudit):
         if not self.kind.private_planned(planned):
             return None
         return (Moved(planned.law, most_records_per_unit * planned.steps, planned.partitions),)
+
+    def claimed_law(self, case: Case) -> Law | None:
+        """Return the curator's exact numbers with noise of the plan's scale; None for ratios."""
+        if not self.kind.private_planned(case.planned):
+            return None
+        return NoisyNumbers.of(case.trace(()).numbers, case.planned.law)
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by release kind, without kinds that are not private as claimed."""

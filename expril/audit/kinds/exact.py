@@ -1,4 +1,8 @@
-"""Worst-case privacy loss by enumeration: no sampling, and no formula for the loss.
+"""Worst-case privacy loss by enumeration of claimed laws: no sampling, and no formula for the loss.
+
+A kind's auditor's half states the law of what is released on one set of records, from the plan and exact quantities
+(`KindAudit.claimed_law`); the loss is that of two such laws. What a curator's code asks of its source of noise has no
+part in it.
 
 The losses of independent numbers of a vector add up: the largest log ratio of two joint probabilities is the sum of
 each number's largest. The enumerated law is that of the noise library: discrete Laplace of the smallest float64 scale
@@ -11,31 +15,29 @@ together. Below shape 1 the noise has a revealing peak at 0.
 
 import decimal
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import accumulate, repeat
 from operator import mul
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import Stamp, float_not_below
-from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
+from curator_node.mechanisms import float_not_below
+from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import Neighbours
-from expril.audit.results import ColluderLoss
+from expril.audit.kinds.kind_audit import Cells, Enumerated, Handed, KindAudit, Law
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
-from protocol.plans import Plan
 
-AGREEMENT = 1e-9
-"""An exact loss equals the claim if it differs by no more than this."""
-ROUNDING = 1e-12
-"""Relative excess of an exact loss over the claim that is allowed, since it is computed in floats."""
+MOST_COLUMNS = 32
+"""Numbers of a release whose noise is compared with the law, at most."""
+MOST_CELLS = 40
 DECAYS = 80
 """Scales that a table reaches beyond the shift; less than 10^-34 lies outside."""
 MOST_PLACES = 2_000_000
@@ -134,113 +136,259 @@ def _reach(scale: Fraction, shift: int) -> int:
     return reach
 
 
+def enumerate_loss(path: AnswerPath, audit: KindAudit, pair: Neighbours, charge: Fraction | None = None) -> Enumerated:
+    """Return the worst-case loss between the laws that a kind claims of a question on two sets of records.
+
+    `charge`: of answers that are charged this alone; None: of all.
+    """
+    first, second = (audit.claimed_law(path.case(units)) for units in pair.sets)
+    if first is None or second is None:
+        return Enumerated.unknown("its auditor's half claims no law of what it releases (`KindAudit.claimed_law`)")
+    return first.loss(second, charge)
+
+
 @dataclass(frozen=True)
-class Enumerated:
-    """The worst-case loss of two given sets of records; `loss` is None where it cannot be enumerated."""
+class NoisyNumbers(Law):
+    """Whole numbers, each with independent noise."""
 
-    # pure epsilon, of outputs of all that the question releases; from the definition of the noise, in
-    # decimals
-    loss: float | None
-    by_table: float | None = None  # the same, from tables of the product's own law in floats
-    beyond: float = 0.0  # chance of an output that the tables do not hold, at most
-    why_not: str = ""  # why there is none, in words; "" where there is one
+    exact: NDArray[np.int64]  # (k,)
+    noise: tuple[DiscreteLaplace | LaplaceShares, ...]  # (k,), of each number
+    shares: tuple[Handed, ...] = ()  # calls for noise by which curators draw it, where it is not one call for each law
 
-    def passes(self, claimed: Fraction) -> bool:
-        """Whether the loss exceeds a claim by more than rounding, or the two computations disagree."""
-        if self.loss is None or self.by_table is None:
-            return False
-        above = Fraction(self.loss) > claimed * (1 + Fraction(ROUNDING))
-        return above or abs(self.loss - self.by_table) > AGREEMENT
+    @classmethod
+    def of(
+        cls, exact: NDArray[np.number[Any]], noise: DiscreteLaplace | LaplaceShares, shares: tuple[Handed, ...] = ()
+    ) -> "NoisyNumbers":
+        """Return numbers of any shape with one law of noise."""
+        return cls(exact.ravel().astype(np.int64), (noise,) * exact.size, shares)
+
+    def loss(self, other: "NoisyNumbers", charge: Fraction | None = None) -> Enumerated:
+        """See `Law`. The losses of independent numbers add up. Another length, or other noise, tells all."""
+        if self.noise != other.noise:
+            return Enumerated.alike(math.inf, math.inf)
+        total = Enumerated.alike(0.0, 0.0)
+        for x, y, law in zip(self.exact.tolist(), other.exact.tolist(), self.noise, strict=True):
+            if x != y:
+                total = total.plus(loss_of_noise(law, y - x))
+        return total
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`. Numbers of one law after each other are one call."""
+        if self.shares:
+            return self.shares
+        cuts = [k for k in range(1, len(self.noise)) if self.noise[k] != self.noise[k - 1]]
+        parts = np.split(self.exact, cuts) if self.exact.size else []
+        return tuple((part, self.noise[at]) for part, at in zip(parts, [0, *cuts], strict=False))
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`. The noise of a number falls into its values about 0, and two tails."""
+        for column, law in enumerate(self.noise[:MOST_COLUMNS]):
+            noise = rows[:, column].astype(np.float64) - float(self.exact[column])
+            yield Cells(f"the noise of number {column + 1}", *noise_in_cells(noise, law))
 
 
-def enumerate_loss(path: AnswerPath, pair: Neighbours) -> Enumerated:
-    """Compute the worst-case loss between two sets of records, from what the answerer asks of its noise source.
+@dataclass(frozen=True)
+class NoisyTurns(Law):
+    """Numbers with noise of one law, drawn call by call; exact numbers of a later call depend on earlier releases."""
 
-    This needs releases in which each number is one exact number with noise of its own, in one turn and without state.
-    For sums with several curators' noise see `enumerate_sum`.
+    exact: tuple[NDArray[np.int64], ...]  # of each call, if all earlier ones released their exact numbers
+    noise: DiscreteLaplace
+    given: Callable[[Sequence[NDArray[np.int64]]], Sequence[NDArray[np.int64]]]
+    """Releases of the calls -> exact numbers of each call if the earlier ones released these."""
+
+    def loss(self, other: "NoisyTurns", charge: Fraction | None = None) -> Enumerated:
+        """Return the larger loss of those outputs whose earlier parts are the exact numbers of either side."""
+        if self.noise != other.noise:
+            return Enumerated.alike(math.inf, math.inf)
+        sides = (self.exact, other.given(self.exact)), (self.given(other.exact), other.exact)
+        losses = [
+            NoisyNumbers.of(np.concatenate(one), self.noise).loss(NoisyNumbers.of(np.concatenate(two), self.noise))
+            for one, two in sides
+        ]
+        return max(losses, key=lambda loss: loss.loss or 0.0)
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`."""
+        return tuple((numbers, self.noise) for numbers in self.exact)
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`; only for the first call, whose numbers come first."""
+        yield from NoisyNumbers.of(self.exact[0], self.noise).cells(rows)
+
+
+@dataclass(frozen=True)
+class NoisyChoice(Law):
+    """The index of the largest noisy score."""
+
+    scores: "Scores"
+    law: NoisyMax
+
+    def loss(self, other: "NoisyChoice", charge: Fraction | None = None) -> Enumerated:
+        """See `Law`; ConfigurationError if there are too many choices to be enumerated."""
+        if len(self.scores) != len(other.scores) or self.law != other.law:
+            return Enumerated.alike(math.inf, math.inf)
+        return choice_loss(self.scores, other.scores, self.law)
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`."""
+        return ((self.scores, self.law),)
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`."""
+        chances = self.law.chances(self.scores)
+        yield Cells("the chosen index", rows[:, 0].astype(np.intp), chances / chances.sum())
+
+
+@dataclass(frozen=True)
+class Outcomes(Law):
+    """Few possible outputs, each with its chance in two computations: any law that can be written out."""
+
+    defined: Mapping[tuple[int, ...], Decimal]  # output -> its chance, from the definition
+    tabled: Mapping[tuple[int, ...], float]  # the same in floats
+    about: str = "the output"
+    of_charge: Mapping[tuple[int, ...], Fraction] = field(default_factory=dict)  # output -> what it is charged
+    asked: tuple[Handed, ...] | None = None  # calls for noise by which a curator draws it
+    beyond: float = 0.0  # chance of all other outputs, at most; they are not compared
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`."""
+        return self.asked
+
+    @property
+    def charges(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        """See `Law`."""
+        return tuple(sorted(set(self.of_charge.values())))
+
+    def loss(self, other: "Outcomes", charge: Fraction | None = None) -> Enumerated:
+        """See `Law`. An output that only one side has tells all."""
+        every = [
+            key for key in {**self.defined, **other.defined} if charge is None or self._charged(other, key, charge)
+        ]
+        with decimal.localcontext(DIGITS):
+            ratios = [_log_of(self.defined.get(key), other.defined.get(key)) for key in every]
+        floats = [_log_of(self.tabled.get(key), other.tabled.get(key)) for key in every]
+        ways = (max(ratios, default=0.0), -min(ratios, default=0.0))
+        return Enumerated(ways, (max(floats, default=0.0), -min(floats, default=0.0)), max(self.beyond, other.beyond))
+
+    def _charged(self, other: "Outcomes", key: tuple[int, ...], charge: Fraction) -> bool:
+        return self.of_charge.get(key, other.of_charge.get(key)) == charge
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`. Outputs that were not written out are one more cell."""
+        places = {key: place for place, key in enumerate(self.tabled)}
+        found = np.array([places.get(tuple(row), len(places)) for row in rows.astype(np.int64).tolist()], np.intp)
+        chances = np.array([*self.tabled.values(), 0.0])
+        chances[-1] = max(0.0, 1.0 - math.fsum(chances))
+        yield Cells(self.about, found, chances)
+
+
+@dataclass(frozen=True)
+class Independent(Law):
+    """Independent parts, each of so many numbers of the release, in order."""
+
+    parts: tuple[Law, ...]
+    widths: tuple[int, ...]  # numbers of each part
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`."""
+        calls = [part.calls for part in self.parts]
+        return None if None in calls else tuple(call for part in calls for call in part or ())
+
+    def loss(self, other: "Independent", charge: Fraction | None = None) -> Enumerated:
+        """See `Law`. The losses of the parts add up, in each direction."""
+        if self.widths != other.widths:
+            return Enumerated.alike(math.inf, math.inf)
+        losses = (mine.loss(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
+        return reduce(Enumerated.plus, losses, Enumerated.alike(0.0, 0.0))
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`."""
+        for part, columns in zip(self.parts, np.split(rows, np.cumsum(self.widths)[:-1], axis=1), strict=True):
+            yield from part.cells(columns)
+
+
+@dataclass(frozen=True)
+class Masked(Law):
+    """Words of 64 bits under a mask that nobody can take off: uniform, whatever the records."""
+
+    width: int  # number of words
+
+    def loss(self, other: "Masked", charge: Fraction | None = None) -> Enumerated:
+        """See `Law`: 0."""
+        return Enumerated.alike(*(0.0, 0.0) if self.width == other.width else (math.inf, math.inf))
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """See `Law`."""
+        return ()
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """See `Law`. A word falls into one of 16 cells by its first bits, and by its last."""
+        words = rows[:, : min(self.width, MOST_COLUMNS)].astype(np.int64)
+        even = np.full(16, 1 / 16)
+        for column in range(words.shape[1]):
+            yield Cells(f"the first bits of word {column + 1}", (words[:, column] >> 60) & 15, even)
+            yield Cells(f"the last bits of word {column + 1}", words[:, column] & 15, even)
+
+
+def _log_of(first: Any, second: Any) -> float:
+    """Return the log of a ratio of chances; infinite where only one of them is positive."""
+    if not first or not second:
+        return 0.0 if not first and not second else math.inf if first else -math.inf
+    return float((first / second).ln()) if isinstance(first, Decimal) else math.log(first) - math.log(second)
+
+
+def noise_in_cells(
+    noise: NDArray[np.float64], law: DiscreteLaplace | LaplaceShares
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Sort noise into at most `MOST_CELLS` cells: intervals about 0 of about equal chance, and two tails."""
+    reach = max(1, math.ceil(3 * float(law.scale)))
+    width = max(1, -(-2 * reach // (MOST_CELLS - 2)))
+    edges = np.arange(-reach, reach + 1, width)  # a cell holds [edge, next edge)
+    lowest, chances = _chances_about_0(law)
+    starts = [0, *(edges - lowest)]
+    every = np.add.reduceat(chances, starts)
+    return np.searchsorted(edges, noise, side="right").astype(np.intp), every / every.sum()
+
+
+@lru_cache(maxsize=16)
+def _chances_about_0(law: DiscreteLaplace | LaplaceShares) -> tuple[int, NDArray[np.float64]]:
+    """Return the lowest value of a table of chances, and the chances; less than 10^-15 lies outside."""
+    reach = math.ceil(45 * law.scale) + 2
+    if isinstance(law, LaplaceShares):
+        half = np.exp(law.log_pmfs(np.arange(reach + 1)))
+    else:
+        half = np.exp([law.log_pmf(value) for value in range(reach + 1)])
+    return -reach, np.concatenate([half[:0:-1], half])
+
+
+def loss_of_noise(law: DiscreteLaplace | LaplaceShares, shift: int) -> Enumerated:
+    """Return the loss of a whole number with this noise, between two inputs that differ by `shift`.
+
+    Of discrete Laplace noise the scale is the one that the noise library receives.
     """
-    kind = path.answerer.kind
-    if kind.looks_back or kind.state_bytes or len(Plan.of([path.planned]).places) > 1:
-        return Enumerated(None, why_not="what it releases depends on what it drew before")
-    answers = [path.exact(units) for units in pair.sets]
-    for numbers, noise in answers:
-        if why_not := _not_verbatim(numbers, noise):
-            return Enumerated(None, why_not=why_not)
-    (first, fewer), (second, more) = answers
-    if fewer.chosen or more.chosen:
-        return _choice(fewer, more)
-    laws = _laws(fewer)
-    if first.shape != second.shape or laws != _laws(more):
-        return Enumerated(None, why_not="its noise depends on the records")
-    vectors = first.ravel().astype(np.int64), second.ravel().astype(np.int64)
-    if len(fewer.calls) > 1:
-        # What is drawn later may look at what was released before: both sets of records released the same.
-        after = path.exact(pair.sets[1], [exact for exact, _ in fewer.calls])[1]
-        vectors = vectors[0], np.concatenate([exact.ravel() for exact, _ in after.calls])
-    return loss_of_vectors(*vectors, laws)
+    if isinstance(law, LaplaceShares):
+        return loss_of_shares(law.scale, law.shape, shift)
+    scale = Fraction(float_not_below(law.scale))
+    loss = loss_of_shift(laplace_table(scale, shift), shift)
+    return Enumerated.alike(loss_by_definition(scale, shift), loss.worst, loss.beyond)
 
 
-def _choice(fewer: NoNoise, more: NoNoise) -> Enumerated:
-    """Return the loss of one choice of which only the index is released."""
-    if len(fewer.chosen) != 1 or len(more.chosen) != 1:
-        return Enumerated(None, why_not="its later choices may hang on earlier ones")
-    ((first, law),), ((second, other),) = fewer.chosen, more.chosen
-    if len(first) != len(second) or law != other:
-        return Enumerated(None, why_not="what it chooses from depends on the records")
-    return Enumerated(*choice_loss(first, second, law))
-
-
-def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], laws: Sequence[Fraction]) -> Enumerated:
-    """Return the loss between two (k,) vectors of whole numbers with independent discrete Laplace noise.
-
-    The losses are summed over the numbers, in each direction. The scales are those that the noise library receives.
-    """
-    sums, defined, beyond = [0.0, 0.0], 0.0, 0.0
-    for x, y, scale in zip(first.tolist(), second.tolist(), laws, strict=True):
-        if x == y:
-            continue
-        float_scale = Fraction(float_not_below(scale))
-        loss = loss_of_shift(laplace_table(float_scale, y - x), y - x)
-        sums[0] += loss.first
-        sums[1] += loss.second
-        beyond += loss.beyond
-        defined += loss_by_definition(float_scale, y - x)
-    return Enumerated(defined, max(sums), beyond)
-
-
-def _laws(noise: NoNoise) -> list[Fraction]:
-    """Return the scale of the noise in each number."""
-    return [law.scale for exact, law in noise.calls if law is not None for _ in range(exact.size)]
-
-
-def _not_verbatim(numbers: Numbers, noise: NoNoise) -> str:
-    """Say why a release is not just numbers with noise; "" if it is."""
-    if any(law is None for _, law in noise.calls):
-        return "its noise is continuous"
-    if noise.own_sampler:
-        return "its kind samples a law of its own"
-    if any(isinstance(law, LaplaceShares) for _, law in noise.calls):
-        return "it draws shares of a noise, which is whole in a sum only"
-    if noise.chosen and noise.calls:
-        return "it releases both choices and noisy numbers"
-    exact = [numbers.ravel() for numbers, _ in noise.calls] + [np.array([int(s.argmax())]) for s, _ in noise.chosen]
-    expected = np.concatenate(exact) if exact else np.empty(0, np.int64)
-    if not np.array_equal(numbers.ravel(), expected):
-        return "it releases more than numbers with noise"
-    return ""
+def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], scales: Sequence[Fraction]) -> Enumerated:
+    """Return the loss between two (k,) vectors of whole numbers with independent discrete Laplace noise."""
+    noise = tuple(DiscreteLaplace(scale) for scale in scales)
+    return NoisyNumbers(first, noise).loss(NoisyNumbers(second, noise))
 
 
 CHOICE_DIGITS = decimal.Context(prec=120, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 MOST_CHOICES = 150
 """Most choices k: `chances_by_definition` sums alternating terms up to 2^k, which leaves 70 digits."""
 Scores = NDArray[np.int64]
-
-
-class ChoiceLoss(NamedTuple):
-    """The largest loss over all choices, computed in two ways."""
-
-    defined: float  # from the definition, in decimals
-    by_table: float  # from the product's own chances, in floats
 
 
 def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
@@ -252,7 +400,7 @@ def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
     return float(np.nan_to_num(np.abs(ratios), nan=0.0, posinf=math.inf).max())
 
 
-def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> ChoiceLoss:
+def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> Enumerated:
     """Compute the largest loss in two ways, at the scale that the noise library receives.
 
     Raises:
@@ -263,8 +411,9 @@ def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> ChoiceLoss:
     float_scale = Fraction(float_not_below(law.scale))
     pairs = zip(chances_by_definition(first, float_scale), chances_by_definition(second, float_scale), strict=True)
     with decimal.localcontext(CHOICE_DIGITS):
-        defined = float(max(abs((p / q).ln()) for p, q in pairs))
-    return ChoiceLoss(defined, hinted_loss(first, second, NoisyMax(float_scale)))
+        ratios = [float((p / q).ln()) for p, q in pairs]
+    floats = np.log(NoisyMax(float_scale).chances(first)) - np.log(NoisyMax(float_scale).chances(second))
+    return Enumerated((max(ratios), -min(ratios)), (float(floats.max()), -float(floats.min())))
 
 
 def chances_by_definition(scores: Scores, scale: Fraction) -> list[Decimal]:
@@ -289,12 +438,6 @@ def _times(terms: list[Decimal], weight: Decimal) -> list[Decimal]:
     """Multiply a polynomial in z by (1 - weight z)."""
     shifted = [Decimal(0), *(-weight * term for term in terms)]
     return [term + shift for term, shift in zip([*terms, Decimal(0)], shifted, strict=True)]
-
-
-AT = Fraction(30)
-"""Scale of the noise in the table of colluders; the claim is its inverse."""
-SITES = (3, 5, 10, 50)
-"""Numbers of sites in the table of colluders."""
 
 
 def weights(shape: Fraction) -> Iterator[Fraction]:
@@ -335,93 +478,14 @@ def loss_of_shares(scale: Fraction, shape: Fraction, shift: int) -> Enumerated:
     """
     span = abs(shift)
     if not span:
-        return Enumerated(0.0, 0.0)
+        return Enumerated.alike(0.0, 0.0)
     table = shares_table(scale, shape, span)
     loss: Loss = loss_of_shift(table, span)
     ratios = np.log(table.chances[:-span]) - np.log(table.chances[span:])
     widest = int(np.abs(ratios).argmax()) + table.lowest
     places = {*range(-span - 2, span + 3), widest, -widest - span}
     defined = max(abs(_log_ratio(scale, shape, place, place + span)) for place in places)
-    return Enumerated(defined, loss.worst, loss.beyond)
-
-
-@dataclass
-class KnownShares(NoNoise):
-    """A noise source that gives known, different numbers as shares, so that one can see if they are added to a sum."""
-
-    shares: list[NDArray[np.int64]] = field(default_factory=list)
-
-    def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:
-        """Return known shares, all different, and record the call."""
-        zeros = super().laplace_shares(size, law, parts, stamp)
-        self.shares.append(zeros + np.arange(size) * 1009 + 10 ** len(self.shares))
-        return self.shares[-1]
-
-
-def enumerate_sum(path: AnswerPath, pair: Neighbours) -> Enumerated:
-    """Compute the worst-case loss of sums to which several curators' shares of noise are added.
-
-    Each released number must be an exact number plus one share of each curator that drew shares.
-    """
-    sums = []
-    for units in pair.sets:
-        exact, noise = path.exact(units)
-        laws = [law for _, law in noise.calls if isinstance(law, LaplaceShares)]
-        if len({law.scale for law in laws}) != 1 or len(laws) < len(noise.calls):
-            return Enumerated(None, why_not="it draws more than shares of one noise")
-        noise_of_shares = KnownShares()
-        moved = path.observe(path.hold(units, path.example), noise_of_shares)[0].numbers
-        if any(share.size != exact.size for share in noise_of_shares.shares) or not np.array_equal(
-            (moved - exact).ravel(), np.sum(noise_of_shares.shares, axis=0)
-        ):
-            return Enumerated(None, why_not="what it tells is more than a sum of numbers and shares of noise")
-        sums.append((exact.ravel().astype(np.int64), laws))
-    (first, first_laws), (second, second_laws) = sums
-    if first.shape != second.shape or first_laws != second_laws:
-        return Enumerated(None, why_not="its noise depends on the records")
-    shape = sum((law.shape for law in first_laws), Fraction(0))
-    return loss_of_sums(first, second, [first_laws[0].scale] * first.size, shape)
-
-
-def loss_of_sums(
-    first: NDArray[np.int64], second: NDArray[np.int64], scales: Sequence[Fraction], shape: Fraction
-) -> Enumerated:
-    """Return the loss between two (k,) vectors of whole numbers with independent noise of this shape."""
-    defined, by_table, beyond = 0.0, 0.0, 0.0
-    for x, y, scale in zip(first.tolist(), second.tolist(), scales, strict=True):
-        if x != y:
-            loss = loss_of_shares(scale, shape, y - x)
-            defined, by_table = defined + (loss.loss or 0.0), by_table + (loss.by_table or 0.0)
-            beyond += loss.beyond
-    return Enumerated(defined, by_table, beyond)
-
-
-def colluder_losses(scale: Fraction = AT, sites: Sequence[int] = SITES) -> tuple[ColluderLoss, ...]:
-    """Tabulate losses in units of the claim by number of colluders, for shares that assume one of them and none."""
-    losses = []
-    for count in sites:
-        for assumed in (0, 1):
-            parts = count - assumed
-            for colluders in sorted({1, 2, count // 2, count - 1}):
-                shape = Fraction(count - colluders, parts)
-                enumerated = loss_of_shares(scale, shape, 1)
-                if (
-                    enumerated.loss is None
-                    or enumerated.by_table is None
-                    or abs(enumerated.loss - enumerated.by_table) > AGREEMENT
-                ):
-                    raise ConfigurationError(f"two ways to enumerate shares of {parts} do not agree")
-                losses.append(
-                    ColluderLoss(
-                        sites=count,
-                        assumed=assumed,
-                        colluders=colluders,
-                        unknown=str(shape),
-                        claimed=str(1 / scale),
-                        loss=enumerated.loss,
-                    )
-                )
-    return tuple(losses)
+    return Enumerated.alike(defined, loss.worst, loss.beyond)
 
 
 @lru_cache(maxsize=64)

@@ -4,8 +4,10 @@ The code of an audit names no kind. It takes these questions, invents records un
 distinguishing game on what is released.
 """
 
+import math
 import struct
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -13,8 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey
-from protocol.noise import Moved
+from protocol.noise import DiscreteLaplace, Moved, NoisyMax
+from protocol.noise_shares import LaplaceShares
 from protocol.query_kind import Kinds, QueryKind, Turn
 from protocol.schema import Schema
 
@@ -92,6 +96,127 @@ class Example:
     """Most draws from either set, where each takes many calls of exact noise; None: as many as an audit draws."""
 
 
+AGREEMENT = 1e-9
+"""Two computations of an exact loss may differ by no more than this."""
+ROUNDING = 1e-12
+"""Relative excess of an exact loss over the claim that is allowed, since it is computed in floats."""
+Ways = tuple[float, float]
+"""The largest ln of P(output | first) / P(output | second) over all outputs, and the largest the other way round."""
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """The worst-case loss of two given sets of records, computed in two ways; None where it cannot be."""
+
+    defined: Ways | None  # from the definition of the law, in decimals
+    tabled: Ways | None  # the same from tables of the product's own law, in floats
+    beyond: float = 0.0  # chance of an output that the tables do not hold, at most
+    why_not: str = ""  # why there is none, in words; "" where there is one
+
+    @classmethod
+    def alike(cls, defined: float, tabled: float, beyond: float = 0.0) -> "Enumerated":
+        """Return a loss that is the same either way."""
+        return cls((defined, defined), (tabled, tabled), beyond)
+
+    @classmethod
+    def unknown(cls, why_not: str) -> "Enumerated":
+        """Return that no loss can be enumerated, and why."""
+        return cls(None, None, why_not=why_not)
+
+    @property
+    def loss(self) -> float | None:
+        """The loss in pure epsilon, from the definition."""
+        return None if self.defined is None else max(self.defined)
+
+    @property
+    def by_table(self) -> float | None:
+        """The loss in pure epsilon, from tables."""
+        return None if self.tabled is None else max(self.tabled)
+
+    def passes(self, claimed: Fraction) -> bool:
+        """Whether the loss exceeds a claim by more than rounding, or the two computations disagree."""
+        if self.loss is None or self.by_table is None:
+            return False
+        if self.loss == math.inf:
+            return True
+        above = Fraction(self.loss) > claimed * (1 + Fraction(ROUNDING))
+        return above or not abs(self.loss - self.by_table) <= AGREEMENT * max(1.0, self.loss)
+
+    def plus(self, other: "Enumerated") -> "Enumerated":
+        """Return the loss of two independent releases together."""
+        if self.defined is None or other.defined is None or self.tabled is None or other.tabled is None:
+            return self if self.defined is None or self.tabled is None else other
+        (a, b), (c, d) = self.defined, other.defined
+        (p, q), (r, t) = self.tabled, other.tabled
+        return Enumerated((a + c, b + d), (p + r, q + t), self.beyond + other.beyond)
+
+
+class Cells(NamedTuple):
+    """Draws in cells, and the chances that a law gives these cells."""
+
+    about: str  # what falls into cells, in words
+    places: NDArray[np.intp]  # (n,) the cell of each draw
+    chances: NDArray[np.float64]  # (m,) of each cell; together 1
+
+
+NoiseLaw = DiscreteLaplace | LaplaceShares | NoisyMax
+Handed = tuple[NDArray[np.int64], NoiseLaw | None]
+"""What is handed to a source of noise in one call: exact numbers or scores, and the law; None of continuous noise."""
+
+
+class Law(ABC):
+    """The law that a kind claims of all numbers that one question releases, on one set of records."""
+
+    charges: tuple[Fraction, ...] = ()
+    """Of a kind whose charges depend on its releases: all that can occur."""
+
+    @abstractmethod
+    def loss(self, other: Any, charge: Fraction | None = None) -> Enumerated:
+        """Return the worst-case loss against the same question's law on another set of records.
+
+        `charge`: of outputs that are charged this alone; None: of all outputs.
+        """
+
+    def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
+        """Yield ways to sort draws, rows (n, k) of all released numbers, into cells whose chances the law gives.
+
+        An audit compares the draws of the registered answerer with them. Few cells of large chances tell most. A law
+        that yields nothing is not compared.
+        """
+        return iter(())
+
+    @property
+    def calls(self) -> tuple[Handed, ...] | None:
+        """All calls for noise by which a curator draws it, in order; None if it samples by itself."""
+        return None
+
+
+class Trace(NamedTuple):
+    """What a curator's code does where no noise is added."""
+
+    numbers: NDArray[np.number[Any]]  # (k,) all that it releases
+    handed: tuple[NDArray[np.int64], ...]  # exact numbers or scores that it hands to its source of noise, in order
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question put to one invented set of records: all that the law of its release may depend on.
+
+    Exact quantities, such as counts, sums, scores and fitted parameters, may come from a curator's own code, so that
+    neighbours show whether one unit moves them further than the noise is for. The laws of noise never do: a kind's
+    auditor's half takes them from the plan. Where noise depends on records, it works that out by itself.
+    """
+
+    planned: Any
+    bodies: tuple[Any, ...]  # checked bodies of all turns, in order; none if a company leads the question
+    schema: Schema
+    most_records_per_unit: int
+    dataset: PrivateDataset  # the records, as the curator holds them
+    trace: Callable[[Sequence[NDArray[np.int64]]], Trace]
+    """Runs the curator's code. What is given is what comes back of its first calls for noise, in order; of later ones
+    the exact numbers come back, and of a choice the place of the largest score."""
+
+
 class KindAudit:
     """The auditor's half of a query kind, as a subclass with one instance. Only `kind` must be defined."""
 
@@ -105,6 +230,14 @@ class KindAudit:
         Names without questions, and kinds without names, are not audited, which an audit says.
         """
         return {}
+
+    def claimed_law(self, case: Case) -> Law | None:
+        """Return the law that the kind claims of a question's release on one set of records; None: it claims none.
+
+        A kind without one is not audited exactly, which is a violation. `expril.audit.kinds.exact` has laws of numbers
+        with noise, of noisy choices, and of few outcomes with known chances.
+        """
+        return None
 
     def laws(self, planned: Any, most_records_per_unit: int) -> tuple[Moved, ...] | None:
         """Return the laws of all of a query's releases that a unit can move; None if only the cost is known.

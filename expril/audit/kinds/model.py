@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.exact import NoisyNumbers, NoisyTurns
+from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, Law, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.kinds.model import MODEL, ModelBody, ModelRelease, PlannedModel
@@ -160,6 +161,13 @@ class ModelAudit(KindAudit):
         parts = planned.models * planned.method.parts
         law, moved = planned.law(most_records_per_unit), planned.sensitivity(most_records_per_unit)
         return (Moved(law, moved // parts, parts),)
+
+    def claimed_law(self, case: Case) -> Law:
+        """Return the curator's exact numbers with noise of the plan's scale; of k-means, iteration by iteration."""
+        trace, law = case.trace(()), case.planned.law(case.most_records_per_unit)
+        if isinstance(case.planned.method, KMeans):
+            return NoisyTurns(trace.handed, law, lambda released: case.trace(released).handed)
+        return NoisyNumbers.of(trace.numbers, law)
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by method."""

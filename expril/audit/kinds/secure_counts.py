@@ -7,6 +7,7 @@ mask and the masks with the colluder and the silent one. Only the mask with the 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ import msgspec
 import numpy as np
 
 from expril.audit.kinds.counts import CountsAudit, shortest_of
-from expril.audit.kinds.kind_audit import Asking, AuditQuery, Company, Example, Lead, Observation, unpacked
+from expril.audit.kinds.exact import Independent, Masked, NoisyNumbers
+from expril.audit.kinds.kind_audit import Asking, AuditQuery, Case, Company, Example, Law, Lead, Observation, unpacked
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, SigningKey, digest, statement_bytes
 from protocol.errors import ConfigurationError, RemoteProtocolError
@@ -41,6 +43,7 @@ from protocol.kinds.secure_counts import (
     SealedShares,
     question_digest,
 )
+from protocol.noise_shares import LaplaceShares
 from protocol.query_kind import KindTerms, Question, Turn
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import Schema
@@ -244,6 +247,18 @@ class SecureCountsAudit(CountsAudit):
         if isinstance(deal.round, msgspec.UnsetType) or isinstance(opening.survivors, msgspec.UnsetType):
             return None
         return f"the secure sum {deal.round[:16]}", f"opened over sites {', '.join(map(str, opening.survivors))}"
+
+    def claimed_law(self, case: Case) -> Law:
+        """Return the exact sum with one share of noise of each honest curator, and words under a mask.
+
+        The exact numbers are the curators' own. The plan says the scale, and into how many shares a noise is split.
+        """
+        numbers, planned = case.trace(()).numbers, case.planned
+        law, honest = planned.law, (ATTACKED, HONEST)
+        share = LaplaceShares(law.scale, Fraction(1, planned.shares))
+        total = LaplaceShares(law.scale, Fraction(len(honest), planned.shares))
+        drawn = tuple((np.zeros(numbers.size, np.int64), share) for _ in honest)
+        return Independent((NoisyNumbers.of(numbers, total, drawn), Masked(numbers.size)), (numbers.size, numbers.size))
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return the shortest question of `counts` for each release kind, asked of four curators."""

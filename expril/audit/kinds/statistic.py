@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, Value, unpacked
+from expril.audit.kinds.exact import NoisyChoice, NoisyNumbers
+from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, Law, Value, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticRelease
@@ -129,6 +130,18 @@ class StatisticAudit(KindAudit):
     """The auditor's half of `statistic`, whose cost depends on the method."""
 
     kind = STATISTIC
+
+    def claimed_law(self, case: Case) -> Law | None:
+        """Return a noisy choice by the curator's exact scores, or the exact sum of its blocks with noise."""
+        method = case.planned.method
+        if isinstance(method, Smooth) or (isinstance(method, Features) and method.chosen > 1):
+            return None
+        (quantity,) = case.trace(()).handed
+        return (
+            NoisyNumbers.of(quantity, method.law)
+            if isinstance(method, AggregateMean)
+            else NoisyChoice(quantity, method.law)
+        )
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by method, and one with awkward values."""

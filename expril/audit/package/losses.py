@@ -21,7 +21,8 @@ from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.game import claimed_epsilon
 from expril.audit.attack.kinds import names_of
 from expril.audit.kinds import AUDITED_KINDS
-from expril.audit.kinds.exact import AGREEMENT, ROUNDING, loss_of_vectors
+from expril.audit.kinds.exact import loss_of_vectors
+from expril.audit.kinds.kind_audit import AGREEMENT, ROUNDING
 from expril.audit.package.evidence import kind_name
 from expril.audit.results import Attack, AuditResult, whole_draws
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
