@@ -30,11 +30,11 @@ def strayed_calls(path: AnswerPath, audit: KindAudit, pair: Neighbours) -> str:
         law = audit.claimed_law(path.case(units))
         if law is None or law.calls is None:
             continue
-        asked = path.exact(units)[1].handed
-        if _flat(asked) != (claimed := _flat(law.calls)):
+        calls = path.exact(units)[1].handed
+        if _flat(calls) != (claimed := _flat(law.calls)):
             return (
-                f"its curator asks for noise {_words(asked)}, and its kind claims {_words(law.calls)}"
-                if (_words(asked) != _words(law.calls))
+                f"its curator asks for noise {_words(calls)}, and its kind claims {_words(law.calls)}"
+                if (_words(calls) != _words(law.calls))
                 else f"its curator adds noise to other numbers than the {len(claimed)} that its kind claims"
             )
     return ""
@@ -54,11 +54,11 @@ def _words(calls: Sequence[Handed]) -> str:
     sizes: dict[object, int] = {}
     for exact, law in calls:
         sizes[law] = sizes.get(law, 0) + (1 if isinstance(law, NoisyMax) else exact.size)
-    said = [
+    parts = [
         f"{size} times of scale {law.scale}" if hasattr(law, "scale") else f"{size} times of another law"
         for law, size in sizes.items()
     ]
-    return " and ".join(said) or "never"
+    return " and ".join(parts) or "never"
 
 
 def strayed_copies(path: AnswerPath, units: tuple[Unit, ...]) -> str:
@@ -70,17 +70,17 @@ def strayed_copies(path: AnswerPath, units: tuple[Unit, ...]) -> str:
     if copies == 1:
         return ""
     bound = path.example.most_records_per_unit
-    cost, whole = (one.kinds.cost(one.planned, bound) for one in (single, path))
-    if whole != copies * cost:
+    cost, total = (asking.kinds.cost(asking.planned, bound) for asking in (single, path))
+    if total != copies * cost:
         return (
-            f"{copies} copies of its question cost {whole}, and one costs {cost}: a draw is not charged what one costs"
+            f"{copies} copies of its question cost {total}, and one costs {cost}: a draw is not charged what one costs"
         )
-    (one, one_noise), (many, noise) = (each.exact(units) for each in (single, path))
-    if many.shape != (copies, one.shape[1]):
-        return f"{copies} copies of its question release {many.size} numbers, and one releases {one.size}"
-    drawn, expected = _count(noise), copies * _count(one_noise)
-    if drawn != expected:
-        return f"{copies} copies of its question draw noise {drawn} times, and {expected} times would give each its own"
+    (numbers, noise), (all_numbers, all_noise) = (asking.exact(units) for asking in (single, path))
+    if all_numbers.shape != (copies, numbers.shape[1]):
+        return f"{copies} copies of its question release {all_numbers.size} numbers, and one releases {numbers.size}"
+    draws, expected = _count(all_noise), copies * _count(noise)
+    if draws != expected:
+        return f"{copies} copies of its question draw noise {draws} times, and {expected} times would give each its own"
     return ""
 
 
@@ -106,8 +106,8 @@ def strayed_draws(law: Law, rows: Numbers) -> str:
     about, chance, share, expected = min(tests, key=lambda test: test[1])
     if chance * len(tests) > FALSE_ALARM:
         return ""
-    told = f"{about}, in {share:.4f} of them and by the law in {expected:.4f}"
-    return f"its draws do not have the law that its kind claims: {told}"
+    shares = f"{about}, in {share:.4f} of them and by the law in {expected:.4f}"
+    return f"its draws do not have the law that its kind claims: {shares}"
 
 
 def _tail(count: NDArray[np.int64], draws: int, chances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -314,11 +314,10 @@ def audit_kind(
     chosen = (above or candidates)[0]
     for other in (above or candidates)[1:]:
         chosen = other if other.leak > CLEARLY * chosen.leak else chosen
-    seen = _Seen()
-    attack, enumerated = _strongest(chosen, audit, draws, error_rate, seen)
+    pile = _Draws()
+    attack, enumerated = _strongest(chosen, audit, draws, error_rate, pile)
     attack = structs.replace(attack, neighbours=f"{attack.neighbours}; asked: {chosen.path.example.about}")
-    strayed = [found for candidate in candidates if (found := _strayed(candidate, audit))]
-    strayed += [found for found in (seen.strayed(chosen, audit),) if found]
+    strayed = [*(_strayed(candidate, audit) for candidate in candidates), pile.strayed(chosen, audit)]
     result = KindResult(
         kind=name,
         attack=attack,
@@ -327,14 +326,14 @@ def audit_kind(
         violation=False,
         verdict="",
     )
-    alarms = [*result.alarms, *strayed]
+    alarms = [*result.alarms, *filter(None, strayed)]
     if enumerated.passes(Fraction(attack.claimed)) and not alarms:
         alarms.append(f"two computations of its exact loss give {enumerated.loss} and {enumerated.by_table}")
     return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms))
 
 
 @dataclass
-class _Seen:
+class _Draws:
     """The draws of an attack, side by side."""
 
     sides: tuple[list[Numbers], list[Numbers]] = field(default_factory=lambda: ([], []))
@@ -349,8 +348,8 @@ class _Seen:
         path = replace(candidate.path, copies=1)
         for rows, units in zip(self.sides, candidate.pair.sets, strict=True):
             law = _claimed(path, audit, units)
-            if rows and law is not None and (found := strayed_draws(law, np.concatenate(rows))):
-                return found
+            if rows and law is not None and (words := strayed_draws(law, np.concatenate(rows))):
+                return words
         return ""
 
 
@@ -369,7 +368,7 @@ def _strayed(candidate: Candidate, audit: KindAudit) -> str:
 
 
 def _strongest(
-    chosen: Candidate, audit: KindAudit, draws: int, error_rate: float, seen: "_Seen"
+    chosen: Candidate, audit: KindAudit, draws: int, error_rate: float, pile: "_Draws"
 ) -> tuple[Attack, Enumerated]:
     """Return the attack on all answers, or on those of one charge if that proves more than this charge.
 
@@ -382,7 +381,7 @@ def _strongest(
     broken = next(filter(breaks, of_charges), None)
     if broken is not None:
         return broken, _enumerated(replace(path, copies=1), audit, pair, Fraction(broken.claimed))
-    return attack_pair(path, pair, draws=draws, error_rate=share, seen=seen), chosen.enumerated
+    return attack_pair(path, pair, draws=draws, error_rate=share, pile=pile), chosen.enumerated
 
 
 def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1) -> Candidate:
@@ -405,12 +404,12 @@ def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1) -> Candid
 
 
 def attack_pair(
-    path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float, seen: "_Seen | None" = None
+    path: AnswerPath, pair: Neighbours, *, draws: int, error_rate: float, pile: "_Draws | None" = None
 ) -> Attack:
-    """Play the game on a pair of data sets; the claim is the query's own cost. `seen` keeps the draws."""
+    """Play the game on a pair of data sets; the claim is the query's own cost. `pile` keeps the draws."""
     outcomes = partial(path.draws, width=path.width(pair))
-    kept = seen or _Seen()
-    first, second = (partial(kept.outcomes, side, partial(outcomes, units)) for side, units in enumerate(pair.sets))
+    pile = pile or _Draws()
+    first, second = (partial(pile.outcomes, side, partial(outcomes, units)) for side, units in enumerate(pair.sets))
     return play(first, second, claimed=path.claimed, draws=draws, error_rate=error_rate, neighbours=pair.words)
 
 

@@ -194,17 +194,17 @@ class NoisyTurns(Law):
 
     exact: tuple[NDArray[np.int64], ...]  # of each call, if all earlier ones released their exact numbers
     noise: DiscreteLaplace
-    given: Callable[[Sequence[NDArray[np.int64]]], Sequence[NDArray[np.int64]]]
+    after: Callable[[Sequence[NDArray[np.int64]]], Sequence[NDArray[np.int64]]]
     """Releases of the calls -> exact numbers of each call if the earlier ones released these."""
 
     def loss(self, other: "NoisyTurns", charge: Fraction | None = None) -> Enumerated:
         """Return the larger loss of those outputs whose earlier parts are the exact numbers of either side."""
         if self.noise != other.noise:
             return Enumerated.alike(math.inf, math.inf)
-        sides = (self.exact, other.given(self.exact)), (self.given(other.exact), other.exact)
+        sides = (self.exact, other.after(self.exact)), (self.after(other.exact), other.exact)
         losses = [
-            NoisyNumbers.of(np.concatenate(one), self.noise).loss(NoisyNumbers.of(np.concatenate(two), self.noise))
-            for one, two in sides
+            NoisyNumbers.of(np.concatenate(first), self.noise).loss(NoisyNumbers.of(np.concatenate(second), self.noise))
+            for first, second in sides
         ]
         return max(losses, key=lambda loss: loss.loss or 0.0)
 
@@ -250,13 +250,13 @@ class Outcomes(Law):
     tabled: Mapping[tuple[int, ...], float]  # the same in floats
     about: str = "the output"
     of_charge: Mapping[tuple[int, ...], Fraction] = field(default_factory=dict)  # output -> what it is charged
-    asked: tuple[Handed, ...] | None = None  # calls for noise by which a curator draws it
+    requests: tuple[Handed, ...] | None = None  # calls for noise by which a curator draws it
     beyond: float = 0.0  # chance of all other outputs, at most; they are not compared
 
     @property
     def calls(self) -> tuple[Handed, ...] | None:
         """See `Law`."""
-        return self.asked
+        return self.requests
 
     @property
     def charges(self) -> tuple[Fraction, ...]:  # type: ignore[override]
@@ -280,10 +280,10 @@ class Outcomes(Law):
     def cells(self, rows: NDArray[np.number[Any]]) -> Iterator[Cells]:
         """See `Law`. Outputs that were not written out are one more cell."""
         places = {key: place for place, key in enumerate(self.tabled)}
-        found = np.array([places.get(tuple(row), len(places)) for row in rows.astype(np.int64).tolist()], np.intp)
+        outputs = np.array([places.get(tuple(row), len(places)) for row in rows.astype(np.int64).tolist()], np.intp)
         chances = np.array([*self.tabled.values(), 0.0])
         chances[-1] = max(0.0, 1.0 - math.fsum(chances))
-        yield Cells(self.about, found, chances)
+        yield Cells(self.about, outputs, chances)
 
 
 @dataclass(frozen=True)
