@@ -30,6 +30,7 @@ class Entry(NamedTuple):
 STUDIES = {
     "additive": Entry("lab.additive", "An additive question beside cells", "../strategies.md"),
     "bounds": Entry("lab.bounds", "What bounds the accuracy of cells", "../../bounds.md"),
+    "broken": Entry("lab.broken.study", "Which broken mechanisms the game catches", "../broken.md"),
     "comparison": Entry(
         "lab.comparison.study", "Strategies and peers on the same records", "../strategies.md#what-was-measured"
     ),
