@@ -36,6 +36,7 @@ def density_of(planned: PlannedSample, dataset: PrivateDataset, schema: Schema) 
         planned.rounds,
         learner=_learner(planned),
         examples=planned.examples,
+        reach=planned.reach,
     )
 
 

@@ -10,6 +10,7 @@ docs/integral-privacy.md has the proofs.
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,6 +34,12 @@ MOST_EPSILON = 16
 MOST_DENOMINATOR = 2**16
 """Largest denominator of epsilon for which the sampler can represent a coin's chance."""
 MOST_EXAMPLES = 10_000
+EXPONENT_STEPS = 2**14
+"""Steps of an exponent in epsilon / 4, of which it is a whole number."""
+REACHES = 2**8
+"""A reach below epsilon / 4 is a multiple of this part of it, so that costs are short."""
+LOG_TWO = Fraction(6_931_471_805, 10**10), Fraction(6_931_471_806, 10**10)
+"""Just below and just above log 2."""
 RELEASE_FRAME_BYTES = 22
 NUMBER = "<u2"
 """Encoding of the index of a cell on an axis."""
@@ -74,10 +81,35 @@ class PlannedSample(Planned, frozen=True, tag="sample"):
     # records of one step of the network; 0 takes all
     batch: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 1_000
     bins: Annotated[int, msgspec.Meta(ge=2, le=256)] = 16  # of an axis, for naive Bayes
+    # of the price: 1 clips exponents to epsilon / 4; 2 where T rounds end, which changes no draw's law and costs less
+    version: Literal[1, 2] = 1
+
+    @property
+    def reach(self) -> int:
+        """Steps to which an exponent is clipped, on either side of 0: at most `EXPONENT_STEPS`."""
+        return EXPONENT_STEPS if self.version == 1 else reach_of(self.epsilon.fraction, self.rounds)
+
+    @property
+    def cost_of_one(self) -> Fraction:
+        """Exact cost of one synthetic record: four times the size of the largest exponent."""
+        return self.epsilon.fraction * Fraction(self.reach, EXPONENT_STEPS)
 
     def base_law(self, schema: Schema) -> BaseLaw:
         """The law Q_0 of synthetic records before anything is learnt; the query must be checked."""
         return BaseLaw.of(self.axes, schema)
+
+
+@lru_cache(maxsize=4096)
+def reach_of(epsilon: Fraction, rounds: int) -> int:
+    """Steps that no exponent leaves after so many rounds: at least log 2 (theta + theta^2 + ...), rounded up.
+
+    theta = epsilon / (epsilon + 4 log 2), and the classifier of each round lies within +-log 2. All is in rationals,
+    with log 2 on the side that makes more. Privacy rests on the clipping alone.
+    """
+    less, more = LOG_TWO
+    theta = epsilon / (epsilon + 4 * less)
+    most = more * theta * (1 - theta**rounds) / (1 - theta)
+    return min(REACHES, math.ceil(4 * most / epsilon * REACHES)) * (EXPONENT_STEPS // REACHES)
 
 
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,8 +157,8 @@ class Sample(QueryKind):
                 raise RemoteProtocolError(RefusalCode.OVER_LIMIT, f"{field}.{name}", f"at most {most}")
 
     def cost(self, planned: PlannedSample, most_records_per_unit: int) -> Fraction:
-        """Exact cost, k epsilon; it holds between any two sets of records, so for units of any size."""
-        value = planned.records * planned.epsilon.fraction
+        """Exact cost, k times that of one; it holds between any two sets of records, so for units of any size."""
+        value = planned.records * planned.cost_of_one
         if value.numerator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan.queries.epsilon", "a cost of at most 32 bits")
         return value
@@ -150,7 +182,7 @@ class Sample(QueryKind):
         axes = ", ".join(axis.name for axis in planned.axes)
         return (
             f"{planned.records} made-up records of {axes}, each drawn from a law that lies within a factor of "
-            f"{factor(planned.epsilon.fraction / 2)} of a public one; epsilon {planned.epsilon.fraction} each"
+            f"{factor(planned.cost_of_one / 2)} of a public one; epsilon {planned.cost_of_one} each"
         )
 
     def read_body(self, data: bytes, turn: Turn, terms: KindTerms) -> SampleBody:
@@ -169,7 +201,7 @@ class Sample(QueryKind):
         tried = TRIED_ONCE + TRIED_AXIS_ONCE * axes + planned.rounds * score_work
         # Each round draws its examples anew; that of the answer comes on top.
         draws = planned.rounds * planned.examples + planned.records
-        trials = math.ceil(draws * math.exp(float(planned.epsilon.fraction) / 2) * 1.1) + 100 * (planned.rounds + 1)
+        trials = math.ceil(draws * math.exp(float(planned.cost_of_one) / 2) * 1.1) + 100 * (planned.rounds + 1)
         passes = planned.epochs if network else 1
         examples = 2 * planned.examples
         steps = math.ceil(examples / (planned.batch or examples)) if network else 0

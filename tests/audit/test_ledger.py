@@ -23,7 +23,8 @@ from expril.audit.recompute import recompute
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.entries import ZERO, ReadEntry, ReadStatefulEntry, Study, price_of, read_entry
 from expril.audit.recompute.ledger import audit_ledger
-from expril.audit.recompute.losses import Losses, discrete_laplace
+from expril.audit.recompute.losses import Losses, add_losses, discrete_laplace, rounded_up
+from expril.audit.recompute.sums import Sum
 from histories import ACTS, CAPS, LEARNERS, History, a_study, resigned
 from protocol.codec import encode
 from protocol.envelopes import open_envelope, request_digest
@@ -485,6 +486,22 @@ def test_across_plans_epsilons_and_deltas_are_added():
     assert both.epsilon == pytest.approx(2 * single.epsilon + 0.25)
     assert (both.delta, both.plans) == (2 * DELTA, 2)
     assert losses.summed([]).epsilon == pytest.approx(0)
+
+
+def test_a_plan_that_was_closed_early_loses_no_more_than_was_charged():
+    """By its noise a plan counts as a whole, 0.7203, but with no more than its pure sum: of one question a 30th."""
+    rows = []
+    for asked, plans, entered in ((1, 1, 0), (29, 1, 0), (30, 1, 0), (25, 2, 0), (30, 2, Fraction(1, 4))):
+        row = Sum("ward", "", "patient")
+        for _ in range(plans):
+            row.accept(study_of(AUDITED_KINDS, *[counts(30)] * 30), 1)
+        row.spend(Fraction(asked * plans, 30))
+        row.spend(Fraction(entered), beyond=True)
+        rows.append(row)
+    add_losses(rows, AUDITED_KINDS, DELTA)
+    assert [row.loss.epsilon for row in rows] == pytest.approx([1 / 30, 0.7203, 0.7203, 1.4405, 1.6905], abs=2e-4)
+    assert all(row.loss.epsilon <= rounded_up(row.at_most) for row in rows)
+    assert [row.loss.delta for row in rows] == pytest.approx([DELTA, DELTA, DELTA, 2 * DELTA, 2 * DELTA])
 
 
 def test_a_kind_that_tells_no_law_counts_with_its_pure_epsilon():

@@ -104,6 +104,13 @@ def test_a_sample_is_drawn_and_charged_whole():
     assert len(encode_frame(frame, SCHEMA)) == 20
 
 
+def test_a_sample_of_version_2_is_charged_where_its_rounds_end():
+    query = sampled(2, Fraction(1), rounds=1, version=2)
+    learner, reply = reply_to(open_curator(rules=rules()), query)
+    assert answer_of(reply, query).cells.shape == (2, 3)
+    assert learner.session.spent == QUERY_KINDS["sample"].integral(query) == 2 * Fraction(189, 256)
+
+
 def test_answers_of_several_curators_are_put_together():
     query = sampled(3, axes=AXES[:1])
     answers = [answer_of(reply_to(open_curator(rules=rules()), query)[1], query) for _ in range(2)]
@@ -247,7 +254,7 @@ def test_every_lawful_query_is_answered_alike_whatever_the_records(asked_for):
         reply = learner.query(body, kind="sample")
         assert answer_of(reply, query).cells.shape == (query.records, len(query.axes))
         seen.append((len(reply.body), learner.session.spent))
-    assert seen == [(len(reply.body), query.records * query.epsilon.fraction)] * 3
+    assert seen == [(len(reply.body), query.records * query.cost_of_one)] * 3
 
 
 # --- Draws from a mollifier are exact, and what is learnt cannot fail; privacy by enumeration, from the definition.
@@ -339,10 +346,53 @@ def test_any_two_laws_differ_by_at_most_exp_epsilon_and_some_by_as_much():
         assert 0.999 * epsilon < math.log(worst) <= epsilon + 1e-12
 
 
+@given(st.fractions(Fraction(1, 1000), 16, max_denominator=2**16), st.integers(1, 20))
+def test_a_reach_is_where_the_rounds_end_rounded_up(epsilon, rounds):
+    """In floats here. It is never more than epsilon / 4, nor more by one of 256 parts than it need be."""
+    query = sampled(1, epsilon, rounds=rounds, version=2)
+    end = 4 * math.log(2) * sum(theta(epsilon, number) for number in range(1, rounds + 1))
+    assert end * (1 - 1e-12) <= query.cost_of_one <= epsilon
+    assert query.cost_of_one <= end * (1 + 1e-8) + epsilon / 256
+    assert sampled(1, epsilon, rounds=rounds).cost_of_one == epsilon
+    # no clipping changes an exponent, so the law is that of version 1
+    extreme = (Scores((math.inf, -math.inf, 0.3)),) * rounds
+    cells = np.arange(3)[:, None]
+    free, held = (Density(LINE, epsilon, extreme, reach=reach).steps_of(cells) for reach in (MOST_STEPS, query.reach))
+    assert free.tolist() == held.tolist()
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_exponents_beyond_what_is_charged_are_clipped_where_they_are_drawn(rounds, monkeypatch):
+    """A classifier that breaks its bound is charged no less than it tells: not by exp(16) where 6.1 are paid."""
+    query = sampled(1, Fraction(16), rounds=rounds, version=2)
+    assert query.cost_of_one == {1: Fraction(19, 8), 3: Fraction(49, 8)}[rounds]
+    seen = {}
+
+    def noted(steps, epsilon, source):
+        seen.update(zip(exponents.tolist(), steps.tolist(), strict=True))
+        return np.ones(len(steps), bool)
+
+    monkeypatch.setattr(learning, "keep", noted)
+    exponents = np.array([-(10**9), -MOST_STEPS, -1, 0, 1, MOST_STEPS, 10**9])
+    monkeypatch.setattr(learning, "most_tried", lambda count, epsilon: len(exponents))
+    draw_cells(LINE, lambda cells: exponents, Fraction(16), 7, stream("beyond"), query.reach)
+    weights = np.array([1, 10**9, 3])
+    unit = 16 / (4 * MOST_STEPS)
+    laws = []
+    for steps in itertools.product(sorted(set(seen.values())), repeat=3):
+        chances = np.exp((np.array(steps) - MOST_STEPS) * unit)
+        assert chances.max() <= 1
+        assert chances.min() >= math.exp(-query.cost_of_one / 2) * (1 - 1e-12)
+        laws.append(weights * chances / (weights @ chances))
+    worst = max(float((one / other).max()) for one, other in itertools.product(laws, laws))
+    assert 0.999 * query.cost_of_one < math.log(worst) <= query.cost_of_one + 1e-9
+
+
+@pytest.mark.parametrize("reach", [MOST_STEPS, MOST_STEPS * 3 // 8])
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(5)])
-def test_draws_have_the_law_that_is_told(epsilon):
+def test_draws_have_the_law_that_is_told(epsilon, reach):
     """Power: that the base law is drawn instead is missed with a chance below 1e-9."""
-    density = Density(LINE, epsilon, (Scores(np.linspace(-2, 2, 50)), Scores(np.arange(50) % 2)))
+    density = Density(LINE, epsilon, (Scores(np.linspace(-2, 2, 50)), Scores(np.arange(50) % 2)), reach)
     drawn = density.draw_cells(20_000, stream("law"))[:, 0]
     seen = np.bincount(drawn, minlength=50)
     lumped = np.arange(50) // 2  # the outermost points are expected too rarely

@@ -151,7 +151,8 @@ def test_a_release_is_read_and_written_again_byte_for_byte():
 
 def test_a_sample_is_read_and_written_again_byte_for_byte():
     told = {name: bytes.fromhex(data) for name, data in SAMPLES.items()}
-    kinds = {"planned": PlannedSample, "body": SampleBody, "release": SampleRelease}
+    planned = dict.fromkeys(("planned", "planned_version_2"), PlannedSample)
+    kinds = {**planned, "body": SampleBody, "release": SampleRelease}
     read = {name: decode(told[name], kind) for name, kind in kinds.items()}
     assert {name: encode(value) for name, value in read.items()} == told
     schema = open_envelope(ENVELOPES[1])[1].schema
@@ -161,6 +162,7 @@ def test_a_sample_is_read_and_written_again_byte_for_byte():
     )
     assert cells.tolist() == [[299, 1, 1, 0], [0, 0, 0, 0]]
     assert QUERY_KINDS.cost(read["planned"], 1) == QUERY_KINDS.cost(read["planned"], 7) == Fraction(1, 10)
+    assert QUERY_KINDS.cost(read["planned_version_2"], 1) == Fraction(1, 10)  # at so small an epsilon nothing is saved
 
 
 def test_a_holdout_is_read_and_written_again_byte_for_byte():

@@ -41,5 +41,6 @@ def sample_queries_of(draw, schema, **told):
         examples=20,
         epochs=2,
         batch=draw(st.sampled_from([0, 7])),
+        version=draw(st.sampled_from([1, 2])),
     )
     return planned, encode(SampleBody())

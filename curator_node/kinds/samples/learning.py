@@ -3,9 +3,9 @@
 Q_t is proportional to Q_{t-1} exp(theta_t c_t), with theta_t = (epsilon / (epsilon + 4 log 2))^t and a classifier c_t
 between -log 2 and log 2 that tells records from draws of Q_{t-1}: its log-odds, clipped.
 
-Draws are exact, by rejection sampling: a draw from Q_0 is kept with probability exp(E - epsilon / 4), where E is a
-whole number of steps within +-epsilon / 4. So any two such laws, whatever E is, differ by a factor of at most
-exp(epsilon) on every point, and at least exp(-epsilon / 2) of the draws are kept. docs/integral-privacy.md has the
+Draws are exact, by rejection sampling: a draw from Q_0 is kept with probability exp(E - b), where E is a whole number
+of steps within +-b, and b, the reach, is at most epsilon / 4. So any two such laws, whatever E is, differ by a factor
+of at most exp(4 b) on every point, and at least exp(-2 b) of the draws are kept. docs/integral-privacy.md has the
 proofs.
 """
 
@@ -26,9 +26,9 @@ from curator_node.kinds.samples import weak_learners
 from curator_node.kinds.samples.weak_learners import NaiveBayes
 from protocol.errors import ConfigurationError
 from protocol.grids import BaseLaw, Cells
+from protocol.kinds.sample import EXPONENT_STEPS
 
-MOST_STEPS = 2**14
-"""Steps of an exponent in epsilon / 4."""
+MOST_STEPS = EXPONENT_STEPS
 MOST_DENOMINATOR = 2**16
 """Largest denominator of epsilon: 4 `MOST_STEPS` times this is the largest denominator of a coin, 2^32."""
 MOST_NUMERATOR = 2**32
@@ -43,16 +43,17 @@ Steps = Callable[[Cells], NDArray[np.int64]]
 
 
 def draw_cells(
-    base: BaseLaw, exponent: Steps, epsilon: Fraction, count: int, random_bytes: RandomBytes
+    base: BaseLaw, exponent: Steps, epsilon: Fraction, count: int, random_bytes: RandomBytes, reach: int = MOST_STEPS
 ) -> NDArray[np.int64]:
     """Independent draws from the law proportional to Q_0 exp(E).
 
     Args:
         base: Q_0.
-        exponent: E, in steps of epsilon / (4 `MOST_STEPS`); it is clipped to +-`MOST_STEPS` steps.
+        exponent: E, in steps of epsilon / (4 `MOST_STEPS`); it is clipped to +-`reach` steps.
         epsilon: positive; numerator at most 2^32, denominator at most 2^16.
         count: draws, at least 0.
         random_bytes: returns the given number of independent uniform bytes.
+        reach: b in steps, at most `MOST_STEPS`.
 
     Returns:
         (count, d) int64 cells.
@@ -66,19 +67,25 @@ def draw_cells(
     source = RandomWords(random_bytes)
     accepted = [np.empty((0, len(base.axes)), np.int64)]
     missing = count
-    most = most_tried(count, epsilon)
+    worst = epsilon * Fraction(reach, MOST_STEPS)
+    most = most_tried(count, worst)
     for _ in range(2 * most // BLOCK + MORE_BLOCKS):
         if missing <= 0:
             return np.concatenate(accepted)[:count]
         # As many as the worst law needs: the number of blocks hardly tells one law from another.
-        tried = draw_base(base, min(BLOCK, most_tried(missing, epsilon)), source)
-        accepted.append(tried[keep(exponent(tried), epsilon, source)])
+        tried = draw_base(base, min(BLOCK, most_tried(missing, worst)), source)
+        # exp(E - b): E is moved by as much as b is below epsilon / 4
+        steps = np.clip(exponent(tried), -reach, reach) + (MOST_STEPS - reach)
+        accepted.append(tried[keep(steps, epsilon, source)])
         missing -= len(accepted[-1])
     raise not_random()
 
 
 def most_tried(count: int, epsilon: Fraction) -> int:
-    """The number of draws from Q_0 of which on average more than `count` are kept: about count exp(epsilon / 2)."""
+    """The number of draws from Q_0 of which on average more than `count` are kept: about count exp(epsilon / 2).
+
+    `epsilon` is four times the reach.
+    """
     if count <= 0:
         return 0
     needed = count * math.exp(min(float(epsilon), 64.0) / 2)
@@ -171,8 +178,9 @@ class Density:
     """Q_T: proportional to Q_0 exp(E) on the grid of Q_0, E a whole number of steps of epsilon / (4 `MOST_STEPS`)."""
 
     base: BaseLaw  # Q_0
-    epsilon: Fraction  # of the mollifier; what one draw costs under integral privacy
+    epsilon: Fraction  # of the mollifier; one draw costs it under integral privacy, or less by a smaller reach
     classifiers: tuple[Classifier, ...] = ()  # c_1, ..., c_T
+    reach: int = MOST_STEPS  # b in steps, to which exponents are clipped
 
     @property
     def thetas(self) -> tuple[float, ...]:
@@ -189,10 +197,10 @@ class Density:
 
     def draw_cells(self, count: int, random_bytes: RandomBytes) -> NDArray[np.int64]:
         """(count, d) cells of independent exact draws; raises the errors of the function `draw_cells`."""
-        return draw_cells(self.base, self.steps_of, self.epsilon, count, random_bytes)
+        return draw_cells(self.base, self.steps_of, self.epsilon, count, random_bytes, self.reach)
 
     def steps_of(self, cells: Cells) -> NDArray[np.int64]:
-        """(n,) exponent E of each cell, in steps, within +-`MOST_STEPS`; a function of the cell alone.
+        """(n,) exponent E of each cell, in steps, within +-`reach`; a function of the cell alone.
 
         Products and sums of single numbers are rounded alike wherever they stand, so equal cells get equal steps.
         """
@@ -200,7 +208,7 @@ class Density:
         for weight, classifier in zip(self.thetas, self.classifiers, strict=True):
             total += weight * clipped(classifier.log_odds(cells))
         shares = np.nan_to_num(total / (float(self.epsilon) / 4), nan=0.0, posinf=0.0, neginf=0.0)
-        return np.clip(np.rint(shares * MOST_STEPS), -MOST_STEPS, MOST_STEPS).astype(np.int64)
+        return np.clip(np.rint(shares * MOST_STEPS), -self.reach, self.reach).astype(np.int64)
 
     def exponent_steps(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
         """(n,) exponents, as of `steps_of`, at (n, d) points; points with a missing value are left out."""
@@ -269,6 +277,7 @@ def learn_density(
     *,
     learner: WeakLearner | None = None,
     examples: int = EXAMPLES,
+    reach: int = MOST_STEPS,
     random_bytes: RandomBytes | None = None,
 ) -> Density:
     """Learn Q_T from records by algorithm 1. For all records the result is a density in the mollifier.
@@ -281,12 +290,13 @@ def learn_density(
         rounds: T; 0 gives Q_0.
         learner: learns the classifiers; None takes the paper's network.
         examples: most records that a classifier is trained on, and most draws of Q_{t-1}.
+        reach: b in steps, see `draw_cells`.
         random_bytes: for draws of Q_{t-1}, first weights, and the choice of records; None takes `public_stream`.
             Privacy does not rest on them.
     """
     source = RandomWords(random_bytes or public_stream(b"learning"))
     cells = base.cells(points)
-    density = Density(base, epsilon)
+    density = Density(base, epsilon, reach=reach)
     learn = NetworkLearner() if learner is None else learner
     for _ in range(rounds if len(cells) else 0):
         real = cells

@@ -1,13 +1,14 @@
 """Questions of `sample` for an auditor: a table of few cells where one record says much, and a network's density."""
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, unpacked
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.grids import Axis, LevelAxis, NumberAxis
-from protocol.kinds.sample import SAMPLE, PlannedSample, SampleBody, SampleRelease
+from protocol.kinds.sample import EXPONENT_STEPS, SAMPLE, PlannedSample, SampleBody, SampleRelease
 from protocol.rationals import Rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
@@ -63,7 +64,7 @@ EXAMPLES = (
 
 
 class SampleAudit(KindAudit):
-    """The auditor's half of `sample`: k synthetic records cost k epsilon."""
+    """The auditor's half of `sample`: k synthetic records cost k epsilon, or less by a smaller reach."""
 
     kind = SAMPLE
 
@@ -74,7 +75,11 @@ class SampleAudit(KindAudit):
     def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost, which does not depend on the contribution bound, and the axes."""
         epsilon = planned.epsilon.fraction
-        cost = planned.records * epsilon
+        cost = planned.records * planned.cost_of_one
+        parts = [("k", planned.records), ("epsilon", epsilon)]
+        if planned.version > 1:
+            parts.append(("(4 b / epsilon)", Fraction(planned.reach, EXPONENT_STEPS)))
+        words, numbers = " ".join(name for name, _ in parts), " * ".join(str(number) for _, number in parts)
         return {
             "k": planned.records,
             "epsilon": str(epsilon),
@@ -83,7 +88,7 @@ class SampleAudit(KindAudit):
             "axes": [_axis(axis) for axis in planned.axes],
             "learner": planned.learner,
             "rounds": planned.rounds,
-            "formula": f"k epsilon = {planned.records} * {epsilon} = {cost}",
+            "formula": f"{words} = {numbers} = {cost}",
         }
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The noise scales of an accepted plan are fixed before its first answer, so the losses of its queries compose. The whole
 plan counts even if it was closed early, since answers decided when to stop. Plans are only summed, as the scales of a
-later plan may depend on earlier answers.
+later plan may depend on earlier answers. Where what was charged is less, that is stated: `add_losses` says why it may.
 
 A query whose kind names its noise laws counts as that many discrete Laplace releases, each moved by its shift:
 docs/counts.md has the lemma. Any other query counts as randomised response at its pure epsilon, which dominates every
@@ -12,6 +12,7 @@ mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded u
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -66,6 +67,8 @@ class Losses:
         counted = Counter((study.shape, study.price.total, bound) for study, bound in plans)
         for (shape, cost, bound), times in counted.items():
             loss = None if bound is None else self._of_shape(shape, bound)
+            if loss is not None and loss >= cost:
+                loss = None  # the pure epsilon is no larger, and takes no delta
             epsilon = plus(epsilon, times * (cost if loss is None else Fraction(loss)))
             pure += times if loss is None else 0
             count += times
@@ -113,12 +116,17 @@ class Losses:
 def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
     """Compute (epsilon, delta) of each sum if the contribution bound c of all its plans is known.
 
+    It is never above the pure sum, e(t) of a transcript t. Let (e0, delta) hold for the plans as wholes. Then the
+    smaller of e(t) and e0 holds at delta, too. Where it is e(t), P(t | D) <= exp(e(t)) P(t | D') takes none of delta.
+    By how much P(t | D) exceeds exp(e0) P(t | D') elsewhere adds up to at most delta.
+
     `sums`: the sums, which are changed in place; `delta`: the delta of each accepted plan.
     """
     losses = Losses(kinds, delta)
     for row in sums:
         if row.plans and all(bound is not None for _, bound in row.members):
             loss = losses.summed(row.members, row.beyond)
+            loss = replace(loss, epsilon=min(loss.epsilon, rounded_up(row.at_most)))
             row.loss = loss if loss.epsilon < math.inf else None
 
 

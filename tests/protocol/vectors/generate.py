@@ -602,9 +602,9 @@ def sample():
     axes = (NumberAxis("age", 18, 90, 300, 45.0, 12.5), NumberAxis("x", -1, 1, 2), LevelAxis("sex"), LevelAxis("sick"))
     planned = PlannedSample(records=2, epsilon=Rational(1, 20), axes=axes, rounds=2, learner="naive_bayes", batch=0)
     release = SampleRelease(bytes([43, 1, 1, 0, 1, 0, 0, 0, *bytes(8)]))
-    return {
-        name: encode(one).hex() for name, one in (("planned", planned), ("body", SampleBody()), ("release", release))
-    }
+    second = structs.replace(planned, version=2)
+    told = {"planned": planned, "planned_version_2": second, "body": SampleBody(), "release": release}
+    return {name: encode(one).hex() for name, one in told.items()}
 
 
 def holdout():
