@@ -3,10 +3,13 @@
 A crash, a full disk or an interrupt leaves nothing of a new file, and all of the old one that was to be replaced.
 """
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
@@ -14,6 +17,8 @@ from protocol.strict_toml import decode_text
 
 PRIVATE, PUBLIC = 0o600, 0o644
 PRIVATE_FOLDER = 0o700
+MOST_TEXT = 2**26
+"""Most bytes of a text that people write."""
 _BESIDE = ("-wal", "-shm", "-journal")
 """What a database may leave beside itself."""
 
@@ -122,13 +127,49 @@ def read_text_file(path: Path, what: str, *, remedy: str = "check its name") -> 
     """
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder, not a {what}; name the file in it")
-    if not path.is_file():  # a device or a pipe might never end
-        raise ConfigurationError(f"no {what} {path}; {remedy}")
     try:
-        content = path.read_bytes()
+        content = read_plain(path, most=MOST_TEXT)
+    except FileNotFoundError:
+        raise ConfigurationError(f"no {what} {path}; {remedy}") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read the {what} {path}: {error.strerror}") from None
     return decode_text(content, where=f"{what} {path}")
+
+
+def read_plain(path: Path, *, most: int, follow: bool = True) -> bytes:
+    """A file's bytes, of which nothing is known: it may be a pipe or a device, or have an impossible name.
+
+    `most`: bytes. `follow`: whether a link may lead to it.
+
+    Raises:
+        FileNotFoundError: there is no plain file.
+        OSError: it cannot be read, or is longer than `most`.
+    """
+    with plain_file(path, most=most, follow=follow) as file:
+        return file.read(most)
+
+
+def read_start(path: Path, count: int) -> bytes:
+    """The first bytes of a file of any length; raises as `read_plain`."""
+    with plain_file(path) as file:
+        return file.read(count)
+
+
+@contextmanager
+def plain_file(path: Path, *, most: int | None = None, follow: bool = True) -> Iterator[BufferedReader]:
+    """Open a file to read it, without waiting for a pipe's other end; raises as `read_plain`."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    except ValueError:  # NUL in its name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    with os.fdopen(handle, "rb") as file:
+        if most is not None and facts.st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most} bytes, as no such file has", str(path))
+        yield file
 
 
 def _draft(path: Path) -> Path:

@@ -1,12 +1,12 @@
 """`STUDY.toml`: what a learner asks, of whom, over which carrier. A person writes it; it is read strictly."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from expril.files import read_text_file
 from learner_node.analyses.parts import OF_MODELS, check_no_model, read_parts
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
 from learner_node.study.budget import MOST_PURPOSE, Budget
@@ -18,7 +18,7 @@ from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError
 from protocol.identity import BEGIN, read_identity
 from protocol.rationals import parse_rational
-from protocol.strict_toml import decode_text, read_toml
+from protocol.strict_toml import decode_text, parse_toml, read_toml
 
 if TYPE_CHECKING:
     from learner_node.analyses.part import Part
@@ -145,12 +145,12 @@ def study_of_analyses(path: Path) -> StudyFile | None:
     """The study's file, if there is one and it asks analyses. Raises ConfigurationError as `read_study`."""
     if path.suffix != ".toml" or not path.is_file():
         return None
-    content = path.read_bytes()
+    text = read_text_file(path, "study file")
     try:
-        keys = tomllib.loads(decode_text(content, where=str(path)))
-    except tomllib.TOMLDecodeError:
+        keys = parse_toml(text, where=str(path))
+    except ConfigurationError:
         return None  # whoever reads it as another file says what is wrong
-    return read_study(content, where=str(path)) if "analyses" in keys else None
+    return read_study(text.encode(), where=str(path)) if "analyses" in keys else None
 
 
 def _check_analyses(study: StudyFile, where: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from protocol.errors import RemoteProtocolError
 from protocol.refusals import RefusalCode
+from protocol.strict_json import UNREADABLE
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, fiel
         decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
     try:
         value = decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError):
+    except UNREADABLE:
         raise RemoteProtocolError(RefusalCode.MALFORMED, field) from None
     if _ENCODER.encode(value) != data:
         raise RemoteProtocolError(RefusalCode.MALFORMED, field, "not the one encoding of its content")

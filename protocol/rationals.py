@@ -28,6 +28,7 @@ Amount = Annotated[str, msgspec.Meta(max_length=4001, pattern=AMOUNT_PATTERN)]
 OptionalAmount = Annotated[str, msgspec.Meta(max_length=4001, pattern=rf"{AMOUNT_PATTERN}|^\Z")]
 """An amount, or the empty text."""
 
+_AMOUNT = re.compile(AMOUNT_PATTERN)
 _DECIMAL = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _RATIO = re.compile(r"([0-9]{1,10})/([0-9]{1,10})")
 _LONG_DECIMAL = re.compile(r"[0-9]{1,10}\.[0-9]{10,}")
@@ -106,7 +107,9 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def parse_amount(text: str) -> Fraction:
-    """Inverse of `amount`; the text must match `AMOUNT_PATTERN`."""
+    """Inverse of `amount`. Raises ValueError: the text does not match `AMOUNT_PATTERN`, whose length is bounded."""
+    if not _AMOUNT.match(text):
+        raise ValueError("no amount: it is written as 3 or 7/30")
     return Fraction(text)
 
 

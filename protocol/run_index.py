@@ -6,13 +6,15 @@ still agree with what curators signed.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from protocol.codec import decode
 from protocol.envelopes import SigningKey, is_signed
-from protocol.errors import ConfigurationError, printable
+from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.strict_json import decode_json
 from protocol.transcript import Transcript
 
 FORMAT = 2
@@ -41,6 +43,9 @@ PROGRESS = ".progress"
 """Folder from which an unfinished run is resumed."""
 INDEX = "index.json"
 SIGNATURES = "signatures.json"
+
+MOST_TRANSCRIPT = 2**30
+"""Most bytes of a transcript's file: 64 of the longest messages."""
 
 FIT, VALIDATION = 0, 1
 """Numbers of a learner's studies in one repeat."""
@@ -122,6 +127,10 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class _Format(msgspec.Struct, frozen=True):
+    format: Any = None
+
+
 class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A learner's signature over the bytes of the index."""
 
@@ -147,21 +156,16 @@ def decode_index(data: bytes, where: object) -> Index:
         FirstVersionError: ExPriL 0.1 wrote the index.
         ConfigurationError: it cannot be read.
     """
-    try:
-        plain = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ConfigurationError(f"{where}: the run's list {INDEX} is damaged: it is no JSON") from None
-    if isinstance(plain, list):
+    name = f"{where}: the run's list {INDEX}"
+    head = decode_json(data, _Format | list[msgspec.Raw], where=name)
+    if isinstance(head, list):
         raise FirstVersionError(where)
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+    if head.format != FORMAT:
         raise ConfigurationError(
             f"{where}: the run's list {INDEX} is not of format {FORMAT}, the one that this ExPriL reads; verify the "
             "run with the ExPriL that wrote it"
         )
-    try:
-        return msgspec.json.decode(data, type=Index)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{where}: the run's list {INDEX} is damaged: {printable(str(error))}") from None
+    return decode_json(data, Index, where=name)
 
 
 class FirstVersionError(ConfigurationError):
@@ -188,8 +192,8 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
     if signatures is None:
         return [f"{SIGNATURES} is missing: no learner vouches for {INDEX}; anybody may have written it"]
     try:
-        entries = msgspec.json.decode(signatures, type=list[Signature])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        entries = decode_json(signatures, list[Signature], where=SIGNATURES)
+    except ConfigurationError:
         return [f"{SIGNATURES} cannot be read: no learner vouches for {INDEX}"]
     complaints = []
     if _encoded(entries) != signatures or len({(entry.learner, entry.key) for entry in entries}) != len(entries):
@@ -206,6 +210,20 @@ def unsigned(index: Index, data: bytes, signatures: bytes | None) -> list[str]:
             )
     complaints += [f"{SIGNATURES} names {printable(name)}, who is no learner of this run" for name, _ in by_learner]
     return complaints
+
+
+def absent_repeats(there: Collection[int], repeats: int) -> str:
+    """Which of so many repeats are not there, as "3" or "2 to 99,999 and 1 other"; "" where all are.
+
+    The work is that of what is there, whatever number the list tells.
+    """
+    inside = sorted({repeat for repeat in there if repeat < repeats})
+    if len(inside) == repeats:
+        return ""
+    first = next((place for place, repeat in enumerate(inside) if place != repeat), len(inside))
+    last = (inside[first] if first < len(inside) else repeats) - 1
+    others = repeats - len(inside) - (last - first + 1)
+    return (f"{first}" if first == last else f"{first} to {last}") + (f" and {others} more" if others else "")
 
 
 def is_listed(name: str) -> bool:
@@ -254,11 +272,9 @@ def decode_transcript(data: bytes) -> Transcript:
     Raises ConfigurationError: the file is no list of envelopes in the one encoding of such a list.
     """
     try:
-        envelopes = msgspec.msgpack.decode(data, type=list[bytes])
-    except (msgspec.DecodeError, RecursionError):
-        raise ConfigurationError("it is no list of envelopes") from None
-    if msgspec.msgpack.encode(envelopes) != data:
-        raise ConfigurationError("it is not written as a list of envelopes is")
+        envelopes = decode(data, list[bytes], limit=MOST_TRANSCRIPT)
+    except RemoteProtocolError as error:
+        raise ConfigurationError(f"it is no list of envelopes, as one is written ({error})") from None
     transcript = Transcript()
     for envelope in envelopes:
         transcript.append(envelope)

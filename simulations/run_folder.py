@@ -12,11 +12,15 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from expril.files import read_plain
 from protocol.errors import ConfigurationError
+from protocol.rationals import parse_rational
 from protocol.run_index import PAGE, file_name
+from protocol.strict_json import decode_json
 
 PARTIAL = ".{}.partial"
 """Name of an incomplete run's folder."""
@@ -26,6 +30,8 @@ EPSILONS = "epsilons.json"
 """File that lists the epsilons in a folder of several."""
 FORMAT = 1
 """Format version of that list."""
+MOST_EPSILONS, MOST_LIST = 1000, 2**20
+"""Most entries of that list, and most bytes."""
 _STAMP = re.compile(r"-[0-9]{8}-[0-9]{6}(-[0-9]+)?$")
 
 
@@ -36,6 +42,10 @@ class EpsilonList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str  # that made it; the same command goes on with a folder whose page is missing
     order: str  # digest of the scenario as it was run, without its epsilons
     epsilons: tuple[str, ...]  # each has a run
+
+
+class _Epsilons(msgspec.Struct, frozen=True):
+    epsilons: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=64)], ...], msgspec.Meta(max_length=MOST_EPSILONS)]
 
 
 def stamped(title: str, now: datetime | None = None) -> str:
@@ -97,12 +107,17 @@ def epsilon_runs(folder: Path) -> dict[str, Path]:
     Raises ConfigurationError: its list cannot be read.
     """
     try:
-        content = msgspec.json.decode((folder / EPSILONS).read_bytes())
-        epsilons = [str(epsilon) for epsilon in content["epsilons"]]
-    except FileNotFoundError:
+        data = read_plain(folder / EPSILONS, most=MOST_LIST)
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
-        raise ConfigurationError(f"{folder / EPSILONS} cannot be read") from None
+    except OSError as error:
+        raise ConfigurationError(f"{folder / EPSILONS} cannot be read: {error.strerror}") from None
+    epsilons = decode_json(data, _Epsilons, where=str(folder / EPSILONS)).epsilons
+    for epsilon in epsilons:
+        try:
+            parse_rational(epsilon)  # no other text is part of a folder's name
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{folder / EPSILONS} is damaged: {error}") from None
     return {epsilon: folder / epsilon_folder(epsilon) for epsilon in epsilons}
 
 
@@ -121,6 +136,6 @@ def epsilons_folder(out: Path, title: str, content: EpsilonList, *, fresh: bool)
 
 def _read(path: Path) -> EpsilonList | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=EpsilonList)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return decode_json(read_plain(path, most=MOST_LIST), EpsilonList, where=str(path))
+    except (OSError, ConfigurationError):
         return None

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from expril.files import private_folder, write_private
+from expril.files import private_folder, read_plain, write_private
 from learner_node.result.listing import file_digest
 from protocol.errors import ConfigurationError
 from protocol.mistakes import in_words
 from protocol.run_index import AGAIN, LOCAL, REPORT, SCENARIO, SCHEMA, TRANSCRIPTS
+from protocol.strict_json import MOST_BYTES, decode_json
 from simulations.carriers import CARRIERS, PROCESS
 from simulations.scenario import Scenario, at_epsilon, load_scenario, read_schema
 
@@ -242,8 +243,8 @@ def _check_value(key: str, value: object) -> None:
 
 def _read(path: Path, kind: Any, absent: Any) -> Any:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode_json(read_plain(path, most=MOST_BYTES), kind, where=str(path))
     except FileNotFoundError:
         return absent
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, ConfigurationError):
         raise ConfigurationError(f"{path} cannot be read, so the run cannot be run again from its folder") from None

@@ -5,8 +5,6 @@ This module is apart from `run`, which loads all that runs a scenario, so that `
 
 from pathlib import Path
 
-import msgspec
-
 from expril.files import replace_text
 from expril.report.document import Document
 from expril.report.page import as_page
@@ -53,5 +51,7 @@ def read_runs(folder: Path) -> tuple[EpsilonRun, ...]:
 def _report(folder: Path, wrong: str) -> RunReport:
     try:
         return load_report(folder / REPORT)
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
         raise ConfigurationError(f"{wrong} ({type(error).__name__})") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{wrong}: {error}") from None

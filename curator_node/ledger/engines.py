@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from expril.files import read_start
 from protocol.errors import ConfigurationError
 
 CONNECT_SECONDS = 10
@@ -146,8 +147,7 @@ def is_sqlite(path: Path) -> bool:
     if str(path).startswith("file:"):
         return True
     try:
-        with path.open("rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        return read_start(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
     except OSError:
         return False
 

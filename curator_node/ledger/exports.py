@@ -6,10 +6,11 @@ The same ledger gives the same bytes, from whatever database it comes.
 from pathlib import Path
 
 from curator_node.ledger.store import LedgerStore, Row
+from expril.files import read_plain, read_start
 from protocol.envelopes import digest
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.ledger.entries import LedgerCorruptError
-from protocol.ledger.exports import OLD_START, START, Pair, decode_export, encode_export, read_block
+from protocol.ledger.exports import MOST, OLD_START, START, Pair, decode_export, encode_export, read_block
 
 
 class ExportedLedger:
@@ -56,8 +57,7 @@ def export_ledger(store: LedgerStore) -> bytes:
 def is_export(path: Path) -> bool:
     """Whether a file begins as an export does, of this version or the one before."""
     try:
-        with path.open("rb") as file:
-            return file.read(len(START)) in (START, OLD_START)
+        return read_start(path, len(START)) in (START, OLD_START)
     except OSError:
         return False
 
@@ -69,7 +69,7 @@ def read_export(path: Path) -> ExportedLedger:
         ConfigurationError: the file is not an export in canonical form.
     """
     try:
-        data = path.read_bytes()
+        data = read_plain(path, most=MOST)
         if data.startswith(OLD_START):
             raise ConfigurationError(f"{path} is an export of format 1; make one of format 2: expril ledger export")
         export = decode_export(data)

@@ -13,7 +13,9 @@ import msgspec
 
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.kind_audit import AGREEMENT, ROUNDING
-from protocol.errors import ConfigurationError, printable
+from expril.files import read_plain
+from protocol.errors import ConfigurationError
+from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json, in_short
 
 DRAWS = 100_000
 """Draws from each of two inputs, in an audit that may be relied on."""
@@ -249,7 +251,7 @@ def read_result(path: Path) -> tuple[AuditResult, str]:
         ConfigurationError: the file cannot be read, or holds no audit.
     """
     try:
-        return decode_result(path.read_bytes())
+        return decode_result(read_plain(path, most=MOST_BYTES))
     except (OSError, ConfigurationError) as error:
         raise ConfigurationError(f"{path} is no result of an audit: {error}; make one: expril audit all") from None
 
@@ -261,7 +263,7 @@ def decode_result(data: bytes) -> tuple[AuditResult, str]:
         ConfigurationError: the bytes hold no audit.
     """
     try:
-        fields = msgspec.json.decode(data)
+        fields = decode_json(data, where="it")
         if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
             raise ConfigurationError(f"its format is not {FORMAT!r}")
         created, passed = fields.pop("created"), fields.pop("passed")
@@ -270,9 +272,10 @@ def decode_result(data: bytes) -> tuple[AuditResult, str]:
                 if row.pop(name) != row["attack"][name]:
                     raise ConfigurationError(f"it says two things of {name}")
         result = msgspec.convert(_numbers(fields), AuditResult)
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
-        raise ConfigurationError(printable(str(error), 200)) from None
-    if passed != result.passed:
+        follows = passed == result.passed
+    except UNREADABLE as error:
+        raise ConfigurationError(in_short(error)) from None
+    if not follows:
         raise ConfigurationError("it says whether it passed, and that does not follow from its lines")
     return result, str(created)
 

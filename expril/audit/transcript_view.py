@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from expril.audit.kinds import AUDITED_KINDS
-from expril.audit.recompute.ledger import read_plain
+from expril.files import read_plain
 from protocol.codec import decode
 from protocol.envelopes import LEARNER_TYPES, Envelope, digest, open_envelope
 from protocol.errors import ConfigurationError, ExprilError, RemoteProtocolError, printable
@@ -28,8 +28,9 @@ from protocol.messages import (
 from protocol.odds import PrivacyUnit, at_most
 from protocol.plans import Plan
 from protocol.rationals import parse_amount
-from protocol.run_index import INDEX, TRANSCRIPTS, decode_index, decode_transcript
+from protocol.run_index import INDEX, MOST_TRANSCRIPT, TRANSCRIPTS, decode_index, decode_transcript
 from protocol.schema import Schema
+from protocol.strict_json import MOST_BYTES
 
 View = dict[str, Any]
 
@@ -46,7 +47,7 @@ def find_transcript(path: Path, *, learner: str = "", curator: str = "", repeat:
     if not path.is_dir():
         return path
     try:
-        index = decode_index(read_plain(path / TRANSCRIPTS / INDEX), path)
+        index = decode_index(read_plain(path / TRANSCRIPTS / INDEX, most=MOST_BYTES), path)
     except OSError:
         raise ConfigurationError(f"{path} holds no run: no {TRANSCRIPTS}/{INDEX}") from None
     for entry in index.transcripts:
@@ -68,7 +69,7 @@ def read_transcript_view(path: Path, *, values: bool = False) -> View:
         ConfigurationError: the transcript, or an envelope in it, cannot be read.
     """
     try:
-        transcript = decode_transcript(read_plain(path))
+        transcript = decode_transcript(read_plain(path, most=MOST_TRANSCRIPT))
     except OSError as error:
         why = "there is none; name a run's folder, or a file in its folder transcripts"
         why = why if isinstance(error, FileNotFoundError) else str(error.strerror)

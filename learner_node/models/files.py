@@ -27,6 +27,7 @@ from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.record_frames import encode_frame
 from protocol.records import MISSING_CODE, Records
 from protocol.schema import NumericAttribute, Schema
+from protocol.strict_json import UNREADABLE, decode_json, in_short
 
 FORMAT = 1
 METADATA = "expril model"
@@ -268,17 +269,17 @@ def _read(path: Path) -> tuple[_Header, Arrays]:
         with safetensors.safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(METADATA)
             arrays = {} if text is None else {name: np.array(file.get_tensor(name)) for name in file.offset_keys()}
-    except (OSError, safetensors.SafetensorError, TypeError, ValueError):
+    except (OSError, safetensors.SafetensorError, *UNREADABLE):
         raise ConfigurationError(f"{path} is no model file, or is damaged") from None
     if text is None:
         raise ConfigurationError(f"{path} is no model file of ExPriL: it does not say what its arrays are")
+    plain = decode_json(text, where=str(path))
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise ConfigurationError(f"{path} is not of format {FORMAT}, the one that this ExPriL reads")
     try:
-        plain = msgspec.json.decode(text)
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-            raise ConfigurationError(f"{path} is not of format {FORMAT}, the one that this ExPriL reads")
         return msgspec.convert(plain, _Header), arrays
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is damaged, or of a newer ExPriL: {printable(str(error))}") from None
+    except UNREADABLE as error:
+        raise ConfigurationError(f"{path} is damaged, or of a newer ExPriL: {in_short(error)}") from None
 
 
 def _check(model: StudyModel) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from expril.files import write_private
+from expril.files import read_plain, write_private
 from expril.report.document import Document
 from expril.report.page import as_page
 from expril.report.page_files import without_formula
@@ -21,6 +21,7 @@ from learner_node.result.analyses_document import analyses_document
 from learner_node.result.folder import DeployedStudy, cost_of, moment_of, pretty, sign_result
 from protocol.errors import ConfigurationError
 from protocol.run_index import ANALYSES, COST, PAGE, STUDY, file_name
+from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json
 
 RESULTS, TABLES = "results.json", "tables"
 _MOST_STEM = 200
@@ -95,19 +96,21 @@ def read_analyses_folder(folder: Path) -> Document:
     Raises ConfigurationError: the folder holds no readable analyses.
     """
     try:
-        facts = msgspec.json.decode((folder / RESULTS).read_bytes())
+        facts = decode_json(read_plain(folder / RESULTS, most=MOST_BYTES), where=RESULTS)
         return analyses_document(facts, read_folder(folder))
-    except (OSError, msgspec.DecodeError, KeyError) as error:
+    except ConfigurationError:
+        raise
+    except (OSError, *UNREADABLE) as error:
         raise _unreadable(folder, error) from None
 
 
 def read_folder(folder: Path) -> Analyses:
     """The analyses of a result's folder, from its raw answers. Raises ConfigurationError: it holds none."""
     try:
-        content = msgspec.json.decode((folder / ANALYSES).read_bytes(), type=WrittenAnalyses)
-    except (OSError, msgspec.DecodeError) as error:
+        data = read_plain(folder / ANALYSES, most=MOST_BYTES)
+    except OSError as error:
         raise _unreadable(folder, error) from None
-    return read_analyses(content, where=ANALYSES)
+    return read_analyses(decode_json(data, WrittenAnalyses, where=str(folder / ANALYSES)), where=ANALYSES)
 
 
 def _unreadable(folder: Path, error: Exception) -> ConfigurationError:

@@ -18,6 +18,7 @@ from learner_node.study.study import NoCuratorError, Study
 from learner_node.study_file import StudyFile
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
+from protocol.strict_json import decode_json
 
 Progress = Callable[[str, int, int], None]
 
@@ -135,11 +136,11 @@ def read_receipts(path: Path) -> dict[bytes, bytes]:
     Raises ConfigurationError: the file cannot be read. Without it, a rolled-back ledger would go unnoticed.
     """
     try:
-        receipts = msgspec.json.decode(path.read_bytes(), type=dict[str, bytes])
+        receipts = decode_json(path.read_bytes(), dict[str, bytes], where=str(path))
         return {bytes.fromhex(key): receipt for key, receipt in receipts.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, ValueError):
+    except (OSError, ConfigurationError, ValueError):
         raise ConfigurationError(
             f"{path} cannot be read as receipts; put back the copy of it that ExPriL wrote"
         ) from None

@@ -43,6 +43,7 @@ from protocol.secure_sum.group import (
     Signature,
     complaint_about,
 )
+from protocol.strict_json import decode_json
 
 KEYS, SHARES, MASKED, AGREED, OPENED = range(len(STEPS))
 """Numbers of the turns."""
@@ -189,7 +190,7 @@ RELEASES: tuple[type[Any], ...] = (KeyCard, SealedShares, MaskedCounts, Agreemen
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ledger's note on a secure sum, as JSON."""
 
-    sites: int  # n, named in the plan
+    sites: Annotated[int, msgspec.Meta(ge=0, le=100_000)]  # n, named in the plan
     colluders: int  # t of the plan
     dropouts: int  # u of the plan
     shares: int  # h = n - t - u, of the noise
@@ -302,8 +303,8 @@ class SecureCounts(Counts):
     def note_words(self, note: str) -> str:
         """A note in words; any other text is returned as it is."""
         try:
-            entry = msgspec.json.decode(note, type=Note)
-        except msgspec.DecodeError:
+            entry = decode_json(note, Note, where="the note")
+        except ConfigurationError:
             return note
         if not isinstance(entry.round, msgspec.UnsetType):
             return f"deals shares among {entry.sites} sites; the secure sum {entry.round[:16]}"

@@ -34,6 +34,7 @@ from protocol.ledger.notes import (
     read_note,
     to_base64,
 )
+from protocol.strict_json import decode_json
 
 ORIGIN, WITNESS = "expril/ledger/", "expril/witness/"
 """Prefixes of public keys in hexadecimal, for names of ledgers and of witnesses. No other text that a curator signs
@@ -242,8 +243,8 @@ def read_equivocation(data: bytes, *, where: str) -> tuple[SignedCheckpoint, Sig
         CheckpointError: it does not prove that the curator forked its ledger.
     """
     try:
-        evidence = msgspec.json.decode(data, type=Equivocation)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        evidence = decode_json(data, Equivocation, where=where)
+    except ConfigurationError:
         raise ConfigurationError(f"{where} is no evidence of an equivocation; ask for the file anew") from None
     first, second = (
         read_checkpoint(written, where=f"checkpoint {place} of {where}")

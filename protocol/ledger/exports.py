@@ -24,8 +24,8 @@ START = b"\x83\xa6format\xb6" + FORMAT.encode()
 OLD_START = b"\x83\xa6format\xb6expril ledger export 1"
 BLOCK = 1024
 """Number of entries in a block; the last may have fewer."""
-MOST = 2**36
-"""Most bytes of a file."""
+MOST = 2**32
+"""Most bytes of a file: ten million entries have fewer."""
 _SIGNATURE = 64
 _Pairs: Any = list[tuple[bytes, bytes]]
 

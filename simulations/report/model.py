@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from expril.files import read_plain
 from learner_node.scores.performance import Interval, OperatingPoint
 from learner_node.scores.values import (
     LEAST_SCORE,
@@ -29,6 +30,7 @@ from learner_node.scores.values import (
     check_interval,
     check_shares,
 )
+from protocol.strict_json import MOST_BYTES, decode_json
 from simulations.report.budget import ANALYSES, CuratorReport, StudyReport, exact
 from simulations.report.outcome_values import Agreement, Amount, Confusion
 
@@ -587,9 +589,9 @@ def encode_report(report: RunReport) -> bytes:
 def decode_report(data: bytes) -> RunReport:
     """Return the report that the JSON describes.
 
-    Raises msgspec.DecodeError: the data is no JSON, or a field is missing, unknown or invalid (ValidationError).
+    Raises ConfigurationError: the data is no JSON, or a field is missing, unknown or invalid.
     """
-    return msgspec.json.decode(data, type=RunReport)
+    return decode_json(data, RunReport, where="the report")
 
 
 def save_report(report: RunReport, path: Path) -> None:
@@ -601,7 +603,7 @@ def load_report(path: Path) -> RunReport:
     """Read a report that `save_report` wrote.
 
     Raises:
-        msgspec.DecodeError: the file holds no report.
+        ConfigurationError: the file holds no report.
         OSError: the file cannot be read.
     """
-    return decode_report(path.read_bytes())
+    return decode_report(read_plain(path, most=MOST_BYTES))

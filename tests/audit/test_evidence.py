@@ -86,7 +86,7 @@ def test_a_folder_that_the_list_of_epsilons_names_is_missing(link, epsilons, hon
 @pytest.mark.parametrize("text", ["{}", "[", '{"epsilons": 3}'])
 def test_a_list_of_epsilons_that_cannot_be_read(text, epsilons):
     (epsilons / EPSILONS).write_text(text)
-    assert "epsilons.json cannot be read" in said(epsilons)
+    assert "epsilons.json is damaged" in said(epsilons)
     assert exit_code(epsilons) == 1
 
 

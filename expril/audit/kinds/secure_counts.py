@@ -52,6 +52,7 @@ from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.secure_sum.group import Cards, Group, KeyCard, list_digest, seed_check
 from protocol.secure_sum.masks import Words, public_of
 from protocol.secure_sum.participant import DEALERS, Relayed
+from protocol.strict_json import decode_json
 
 ATTACKED, HONEST, SILENT, COLLUDER = range(4)
 COLLUDERS = DROPOUTS = 1
@@ -219,8 +220,8 @@ class SecureCountsAudit(CountsAudit):
         if turn.number not in (SHARES, MASKED, OPENED):
             return "says of a turn what it does not tell" if note else ""
         try:
-            entry = msgspec.json.decode(note, type=Note)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            entry = decode_json(note, Note, where="the note")
+        except ConfigurationError:
             return "does not say who sums"
         group = (len(planned.participants), planned.colluders, planned.dropouts, planned.shares)
         if (entry.sites, entry.colluders, entry.dropouts, entry.shares) != group:
@@ -241,8 +242,8 @@ class SecureCountsAudit(CountsAudit):
     def joint_action(self, notes: Sequence[str]) -> tuple[str, str] | None:
         """Return the round, and the sites over which it was opened; None if the notes do not say both."""
         try:
-            deal, opening = (msgspec.json.decode(note, type=Note) for note in (notes[SHARES], notes[OPENED]))
-        except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
+            deal, opening = (decode_json(notes[place], Note, where="the note") for place in (SHARES, OPENED))
+        except (ConfigurationError, IndexError):
             return None
         if isinstance(deal.round, msgspec.UnsetType) or isinstance(opening.survivors, msgspec.UnsetType):
             return None

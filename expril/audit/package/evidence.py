@@ -18,17 +18,20 @@ from curator_node.ledger.engines import is_sqlite
 from curator_node.ledger.exports import export_ledger
 from curator_node.ledger.places import read_ledger_file
 from expril.audit.kinds import AUDITED_KINDS
-from expril.audit.package.manifest import as_json, read_bytes
+from expril.audit.package.manifest import MOST_BYTES, as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
 from expril.audit.recompute.folders import find_runs
-from expril.audit.recompute.ledger import Tick, quiet, read_plain
+from expril.audit.recompute.ledger import Tick, quiet
 from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
+from expril.files import read_plain
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import ledger_terms
+from protocol.ledger.exports import MOST
 from protocol.plans import Plan, Planned
 from protocol.run_index import COST, INDEX, LEDGERS, REPORT, SCENARIO, SIGNATURES, TRANSCRIPTS, decode_index
+from protocol.strict_json import decode_json
 
 EVIDENCE, INVENTORY = "evidence", "inventory.json"
 
@@ -109,8 +112,8 @@ def replay(folder: Path, *, pins: Pins | None = None, tick: Tick = quiet) -> Rep
     base = folder / EVIDENCE
     data = read_bytes(folder, f"{EVIDENCE}/{INVENTORY}")
     try:
-        inventory = msgspec.json.decode(data, type=Inventory)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        inventory = decode_json(data, Inventory, where=INVENTORY)
+    except ConfigurationError:
         raise ConfigurationError(f"{EVIDENCE}/{INVENTORY} is missing or cannot be read") from None
     names_by_role = msgspec.structs.asdict(inventory)
     if not all(_is_inside(name, role) for role, names in names_by_role.items() for name in names):
@@ -160,10 +163,10 @@ def _unnamed(base: Path, inventory: Inventory, result: Recomputed) -> list[str]:
 def _take_run(run: Path, target: Path) -> tuple[str, ...]:
     """Copy a run's list, and the transcripts and ledgers that it names; returns the names that are left out."""
     try:
-        index = decode_index(read_plain(run / TRANSCRIPTS / INDEX), run)
+        index = decode_index(read_plain(run / TRANSCRIPTS / INDEX, most=MOST), run)
         evidence = [name for name in index.files if _is_taken(name)]
         for name in (f"{TRANSCRIPTS}/{INDEX}", f"{TRANSCRIPTS}/{SIGNATURES}", *evidence):
-            _write(target / name, read_plain(run / name))
+            _write(target / name, read_plain(run / name, most=MOST))
     except OSError as error:
         raise ConfigurationError(f"{run} is not the folder of a run, or lacks a file of its list: {error}") from None
     return tuple(sorted(set(index.files) - set(evidence)))
@@ -180,7 +183,7 @@ def _is_taken(name: str) -> bool:
 def _exported(path: Path) -> bytes:
     """Return a ledger as the bytes of an export. A SQLite ledger is exported without its replies."""
     if not is_sqlite(path):
-        return path.read_bytes()
+        return read_plain(path, most=MOST)
     with read_ledger_file(path) as store, store.snapshot():
         return export_ledger(store)
 
@@ -190,7 +193,7 @@ def _copied(files: Sequence[Path], base: Path, role: str) -> list[str]:
     for number, path in enumerate(files):
         name = f"{role}/{number}-{_plain(path.name)}"
         try:
-            _write(base / name, path.read_bytes())
+            _write(base / name, read_plain(path, most=MOST_BYTES))
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
         names.append(name)

@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from expril.files import read_plain
 from protocol.envelopes import SigningKey, is_signed
 from protocol.errors import ConfigurationError, printable
+from protocol.ledger.exports import MOST
+from protocol.strict_json import UNREADABLE, decode_json
 
 T = TypeVar("T")
 MOST_BYTES = 2**26
@@ -33,13 +36,10 @@ def read_bytes(folder: Path, name: str) -> bytes:
     Raises:
         ConfigurationError: the file is missing, is no plain file, or is larger than any file of a package.
     """
-    path = folder / name
     try:
-        if is_plain(path) and path.stat().st_size <= MOST_BYTES:
-            return path.read_bytes()
+        return read_plain(folder / name, most=MOST_BYTES, follow=False)
     except OSError:
-        pass
-    raise ConfigurationError(f"{name} is missing or cannot be read")
+        raise ConfigurationError(f"{name} is missing or cannot be read") from None
 
 
 def as_json(value: object) -> bytes:
@@ -55,10 +55,10 @@ def read_json(folder: Path, name: str, kind: Any = Any) -> Any:
     """
     data = read_bytes(folder, name)
     try:
-        plain = msgspec.json.decode(data)
+        plain = decode_json(data, where=name)
         if as_json(plain) == data:
             return msgspec.convert(plain, type=kind)
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError):
+    except (ConfigurationError, *UNREADABLE):
         raise ConfigurationError(f"{name} is missing or cannot be read") from None
     raise ConfigurationError(f"{name} is not in its one form: a key is there twice, or it was written by hand")
 
@@ -74,7 +74,7 @@ class Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file: its SHA-256 and its length in bytes."""
 
     sha256: Hex32
-    size: Annotated[int, msgspec.Meta(ge=0, le=2**50)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -198,7 +198,7 @@ def _signature(signed: Signed) -> bytes:
 def _in_one_form(data: bytes, kind: type[T], form: Callable[[T], bytes]) -> T | None:
     """Return a file's content; None if it cannot be read, or its bytes are not those that `as_json` writes."""
     try:
-        value = msgspec.json.decode(data, type=kind)
+        value = decode_json(data, kind, where=MANIFEST)
         return value if form(value) == data else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except ConfigurationError:
         return None

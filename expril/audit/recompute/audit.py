@@ -18,6 +18,7 @@ from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_wit
 from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
 from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict, learner_names
+from expril.files import MOST_TEXT, read_plain
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
@@ -215,7 +216,7 @@ def _read_checkpoints(paths: Sequence[Path], result: Recomputed) -> dict[str, st
     texts = {}
     for path in paths:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_plain(path, most=MOST_TEXT).decode()
             witnesses_of(read_checkpoint(text, where=str(path)))
             texts[str(path)] = text
         except CheckpointError as error:

@@ -26,6 +26,7 @@ from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, Digest, Key, Query, S
 from protocol.plans import Plan
 from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import AMOUNT_PATTERN, LONGEST_DENOMINATOR, plus, shorten, total_of
+from protocol.strict_json import UNREADABLE
 from protocol.transcript import Replay
 
 MOST = 200
@@ -315,7 +316,7 @@ def read_entry(body: bytes) -> ReadEntry:
         price_of(entry.costs)
         for _, spent in entry.spent if isinstance(entry, ReadLostEntry) else ():
             amount_of(spent)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError, ValueError):
+    except UNREADABLE:
         raise LedgerCorruptError("a ledger entry cannot be read") from None
     return entry
 

@@ -5,6 +5,7 @@ and nobody signs it. So it decides nothing: it is only compared with the folders
 """
 
 import os
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class RunFolders:
 
 def find_runs(path: Path) -> RunFolders:
     """Find all folders of runs below a path, the path itself among them. Links are not followed."""
-    run_folders, strange, lists = RunFolders(), list[str](), list[Path]()
+    run_folders, strange, lists, folders_of_runs = RunFolders(), list[str](), list[Path](), set[Path]()
     for place, folders, files in os.walk(path):
         folder = Path(place)
         folders[:] = sorted(name for name in folders if name != PROGRESS)
@@ -36,10 +37,11 @@ def find_runs(path: Path) -> RunFolders:
             lists.append(folder)
         if MARKS & {*folders, *files}:
             run_folders.runs.append(folder)
-        elif not any(run in folder.parents for run in run_folders.runs):
+            folders_of_runs.add(folder)
+        elif folders_of_runs.isdisjoint(folder.parents):
             strange += [(folder / name).relative_to(path).as_posix() for name in sorted(files) if name != EPSILONS]
     for folder in lists:
-        run_folders.complaints += _compare_list(folder, run_folders.runs)
+        run_folders.complaints += _compare_list(folder, folders_of_runs)
     if run_folders.runs and strange:
         more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
         names = ", ".join(printable(name, 100) for name in strange[:_MOST_NAMED])
@@ -48,7 +50,7 @@ def find_runs(path: Path) -> RunFolders:
     return run_folders
 
 
-def _compare_list(folder: Path, runs: list[Path]) -> list[str]:
+def _compare_list(folder: Path, runs: AbstractSet[Path]) -> list[str]:
     """Return where a list of epsilons differs from the runs in its folder."""
     where = folder / EPSILONS
     if folder in runs:
@@ -62,5 +64,6 @@ def _compare_list(folder: Path, runs: list[Path]) -> list[str]:
         for epsilon, run in named.items()
         if run not in runs
     ]
-    here = [run for run in runs if run.parent == folder and run not in named.values()]
+    there = set(named.values())
+    here = sorted(run for run in runs if run.parent == folder and run not in there)
     return [*complaints, *(f"{run} is the folder of a run that {EPSILONS} beside it does not name" for run in here)]

@@ -27,14 +27,26 @@ from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import Findings
 from expril.audit.recompute.replay import Replayed
+from expril.files import plain_file, read_plain, read_start
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash, head_is_signed
-from protocol.ledger.exports import BLOCK, OLD_START, START, LedgerExport, Pair, decode_export, read_block, state_key
+from protocol.ledger.exports import (
+    BLOCK,
+    MOST,
+    OLD_START,
+    START,
+    LedgerExport,
+    Pair,
+    decode_export,
+    read_block,
+    state_key,
+)
 from protocol.messages import NOBODY
 from protocol.rationals import plus
 from protocol.run_index import is_listed
+from protocol.strict_json import UNREADABLE, in_short
 
 _SQLITE = b"SQLite format 3\x00"
 _FIRST_VERSION = (
@@ -64,11 +76,10 @@ def is_ledger(path: Path) -> bool:
     Raises:
         ConfigurationError: the file begins neither as an export nor as a SQLite file does.
     """
-    if not path.is_file():
-        return False
     try:
-        with path.open("rb") as file:
-            start = file.read(len(START))
+        start = read_start(path, len(START))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
     if start not in (START, OLD_START) and not start.startswith(_SQLITE):
@@ -84,8 +95,7 @@ def open_evidence(path: Path) -> Evidence:
         UnreadableError: the file is a ledger, but so damaged that nothing of it can be read.
         OSError: the file is missing or cannot be read.
     """
-    with path.open("rb") as file:
-        start = file.read(len(START))
+    start = read_start(path, len(START))
     if start.startswith(_SQLITE):
         return _sqlite(path)
     if start == OLD_START:
@@ -94,7 +104,7 @@ def open_evidence(path: Path) -> Evidence:
         raise ConfigurationError(f"{path} is no ledger's export and no ledger; make one: expril ledger export")
     findings = Findings()
     damaged: list[tuple[int, int]] = []
-    data = path.read_bytes()
+    data = read_plain(path, most=MOST)
     try:
         export = decode_export(data)
     except RemoteProtocolError:
@@ -106,11 +116,15 @@ def _where(data: bytes) -> str:
     """Return where the outer form of an export breaks."""
     try:
         again = encode(msgspec.msgpack.decode(data, type=LedgerExport))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        return printable(str(error))
-    end = min(len(again), len(data))
-    place = next((place for place in range(end) if again[place] != data[place]), end)
-    return f"at byte {place}" if again != data else "its replies are not in rising order"
+    except UNREADABLE as error:
+        return in_short(error)
+    if again == data:
+        return "its replies are not in rising order"
+    start, end = 0, max(len(again), len(data))
+    while end - start > 1:  # they are the same before `start`, and differ before `end`
+        middle = (start + end) // 2
+        start, end = (middle, end) if again[start:middle] == data[start:middle] else (start, middle)
+    return f"at byte {start}"
 
 
 def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, int]]) -> Iterator[list[Pair]]:
@@ -171,16 +185,6 @@ def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[A
     return rows
 
 
-def read_plain(path: Path) -> bytes:
-    """Return a plain file's content; OSError for anything else, such as an endless device, and for impossible names."""
-    try:
-        if path.is_file():
-            return path.read_bytes()
-    except ValueError as error:
-        raise OSError(str(error)) from None
-    raise FileNotFoundError(str(path))
-
-
 def listed_files(folder: Path) -> dict[str, Path]:
     """Map relative to full paths of all files that a run's list should have."""
     there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
@@ -190,7 +194,7 @@ def listed_files(folder: Path) -> dict[str, Path]:
 def digest_of(path: Path) -> str:
     """Return a file's SHA-256 in hexadecimal; "" if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with plain_file(path, most=MOST) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

@@ -21,6 +21,7 @@ import msgspec
 from expril.audit.recompute.entries import ZERO, Effect, as_text
 from expril.audit.recompute.ledger import LedgerAudit
 from expril.audit.recompute.replay import BranchTrace, Replayed
+from expril.files import read_plain
 from protocol.codec import decode
 from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -52,8 +53,7 @@ def read_receipt_file(path: Path) -> HeldReceipt:
         ConfigurationError: the file holds no receipt.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES)
+        data = read_plain(path, most=MOST_BYTES)
         envelope = decode(data, Envelope, field="receipt")
         if envelope.type != RECEIPT_TYPE:
             raise ConfigurationError(f"{path} is no receipt but a {printable(envelope.type)}")

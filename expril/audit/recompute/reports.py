@@ -4,7 +4,7 @@ Scores, notes and metrics are computed from records, which no auditor has, so on
 run's list. In a policy an auditor reads caps, limits and who may ask, and compares these with cards and ledgers.
 """
 
-import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,13 +13,13 @@ import msgspec
 
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
-from expril.audit.recompute.ledger import read_plain
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
+from expril.files import MOST_TEXT, read_plain
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
 from protocol.limits import Limits
-from protocol.rationals import parse_amount, parse_rational
+from protocol.rationals import Amount, parse_amount, parse_rational
 from protocol.run_index import (
     AGAIN,
     COST,
@@ -31,10 +31,13 @@ from protocol.run_index import (
     SCENARIO,
     VALIDATION,
     Index,
+    absent_repeats,
     policy_file,
 )
+from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json, in_short
+from protocol.strict_toml import decode_text, parse_toml
 from simulations.report.budget import ANALYSES, STUDIES, BudgetPoint, CuratorReport, exact
-from simulations.report.model import RELEASE, LearnerReport, RunReport, decode_report
+from simulations.report.model import RELEASE, LearnerReport, RunReport, load_report
 
 Written = str | int | float
 """An amount as a person writes it in a policy."""
@@ -92,9 +95,9 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
         ConfigurationError: the policy cannot be read, or holds an invalid amount.
     """
     try:
-        policy = msgspec.toml.decode(data, type=AuditedPolicy)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{where} cannot be read as a policy: {printable(str(error))}") from None
+        policy = msgspec.convert(parse_toml(decode_text(data, where=where), where=where), AuditedPolicy)
+    except UNREADABLE as error:
+        raise ConfigurationError(f"{where} cannot be read as a policy: {in_short(error)}") from None
     for written in (policy.cap, policy.least_cost, *(learner.cap for learner in (*policy.learners, *policy.enrolled))):
         try:
             parse_rational(written)
@@ -106,8 +109,8 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
 class _Curator(msgspec.Struct, frozen=True):
     """The parts of a curator's costs that are checked."""
 
-    spent: str
-    at_most: str
+    spent: Amount
+    at_most: Amount
 
 
 class _Cost(msgspec.Struct, frozen=True):
@@ -117,10 +120,12 @@ class _Cost(msgspec.Struct, frozen=True):
 def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
     """Return where totals in a deployed study's `cost.json` differ from those that its transcripts prove."""
     try:
-        costs = msgspec.json.decode(read_plain(folder / COST), type=_Cost).curators
-        sums = {name: (Fraction(cost.spent), Fraction(cost.at_most)) for name, cost in costs.items()}
-    except (OSError, msgspec.DecodeError, ValueError, ZeroDivisionError, RecursionError):
-        return [f"{COST} cannot be read"]
+        costs = decode_json(read_plain(folder / COST, most=MOST_BYTES), _Cost, where=COST).curators
+    except OSError as error:
+        return [f"{COST} cannot be read ({type(error).__name__})"]
+    except ConfigurationError as error:
+        return [str(error)]
+    sums = {name: (parse_amount(cost.spent), parse_amount(cost.at_most)) for name, cost in costs.items()}
     proven = dict.fromkeys(sums, (ZERO, ZERO))
     for verdict in verdicts:
         if verdict.proof is not None:
@@ -142,10 +147,12 @@ Ledgers = Mapping[str, Replayed]
 def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """Return where the report differs from the run's list, its transcripts and its ledgers."""
     try:
-        report = decode_report(read_plain(folder / REPORT))
-        scenario = read_plain(folder / SCENARIO).decode()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        report = load_report(folder / REPORT)
+        scenario = decode_text(read_plain(folder / SCENARIO, most=MOST_TEXT), where=SCENARIO)
+    except OSError as error:
         return [f"{REPORT} or {SCENARIO} cannot be read ({type(error).__name__})"]
+    except ConfigurationError as error:
+        return [f"{REPORT} or {SCENARIO} cannot be read: {error}"]
     policies, complaints = _policies(folder, index)
     complaints += _check_policies(policies, index, exchanges, ledgers)
     facts = {
@@ -179,23 +186,25 @@ def _check_learner(
         for exchange in every
         if exchange.entry.study >= GIVEN_UP and exchange.proof is not None and exchange.proof.epsilon_at_most
     ]
-    there = {(exchange.entry.repeat, exchange.entry.curator) for exchange in fits}
+    repeats_with: defaultdict[str, set[int]] = defaultdict(set)
+    for exchange in fits:
+        repeats_with[exchange.entry.curator].add(exchange.entry.repeat)
+    curators = dict.fromkeys(
+        site.curator for site in (reported.rounds_answered if reported.is_of_analyses else reported.sites)
+    )
     wrong += [
-        f"no transcript of {printable(reported.learner)} with {printable(site.curator)} in repeat {repeat}"
-        for repeat in range(index.repeats)
-        for site in (reported.rounds_answered if reported.is_of_analyses else reported.sites)
-        if (repeat, site.curator) not in there
+        f"no transcript of {printable(reported.learner)} with {printable(curator)} in repeat {numbers}"
+        for curator in curators
+        if (numbers := absent_repeats(repeats_with[curator], index.repeats))
     ]
+    answered: Counter[str] = Counter()
+    for rounds in reported.rounds_answered:
+        answered[rounds.curator] += rounds.outcomes.count(RELEASE)
     for exchange in fits:
         proof, entry = exchange.proof, exchange.entry
-        if proof is None:
-            continue
-        answered = [
-            rounds.outcomes.count(RELEASE) for rounds in reported.rounds_answered if rounds.curator == entry.curator
-        ]
-        if entry.repeat == 0 and sum(answered) > proof.releases:
+        if proof is not None and entry.repeat == 0 and answered[entry.curator] > proof.releases:
             wrong.append(
-                f"{printable(reported.learner)} got {sum(answered)} answers of {printable(entry.curator)}, "
+                f"{printable(reported.learner)} got {answered[entry.curator]} answers of {printable(entry.curator)}, "
                 f"{entry.file} holds {proof.releases}"
             )
     return wrong + _check_costs(reported, every, ledgers, epsilons)
@@ -304,8 +313,8 @@ def _planned(exchange: TranscriptVerdict) -> Fraction:
 def _changed_epsilon(folder: Path) -> str | None:
     """Return the epsilon that the command set for every learner instead of the scenario's; None if it set none."""
     try:
-        return str(msgspec.json.decode(read_plain(folder / AGAIN))["changes"]["epsilon"])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        return str(decode_json(read_plain(folder / AGAIN, most=MOST_BYTES), where=AGAIN)["changes"]["epsilon"])
+    except (OSError, ConfigurationError, *UNREADABLE):
         return None
 
 
@@ -313,12 +322,12 @@ def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fractio
     """Map each learner and number of its study to the epsilon of the scenario, or the command's if it set one."""
     epsilons: dict[str, dict[int, Fraction]] = {}
     try:
-        for learner in tomllib.loads(scenario)["learners"]:
+        for learner in parse_toml(scenario, where=SCENARIO)["learners"]:
             of_learner = epsilons.setdefault(str(learner["name"]), {})
             of_learner[FIT] = parse_rational(changed or learner.get("epsilon", 1))
             if "validate" in learner:
                 of_learner[VALIDATION] = parse_rational(learner["validate"])
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, ConfigurationError):
+    except (ConfigurationError, *UNREADABLE):
         return epsilons
     return epsilons
 
@@ -332,7 +341,8 @@ def _policies(folder: Path, index: Index) -> tuple[dict[str, AuditedPolicy], lis
             complaints.append(f"the run has no policy of {printable(name)}")
             continue
         try:
-            policies[name] = read_audited_policy(read_plain(folder / file), where=printable(file))
+            data = read_plain(folder / file, most=MOST_TEXT)
+            policies[name] = read_audited_policy(data, where=printable(file))
         except OSError as error:
             complaints.append(f"{printable(file)} cannot be read ({type(error).__name__})")
         except ConfigurationError as error:

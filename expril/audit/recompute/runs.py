@@ -6,7 +6,7 @@ with its curator's transcripts, entry by entry in both directions.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ import msgspec
 from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Cards, not_private
 from expril.audit.recompute.entries import ZERO, Effect, Remarks, as_text
-from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files, read_plain
+from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.reports import check_cost, check_report
@@ -30,6 +30,7 @@ from expril.audit.recompute.verdicts import (
     TranscriptVerdict,
     learner_names,
 )
+from expril.files import read_plain, read_text_file
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.ledger.entries import EntryKind, ledger_terms
@@ -42,6 +43,7 @@ from protocol.run_index import (
     LEDGERS,
     LOCAL,
     METRICS,
+    MOST_TRANSCRIPT,
     PREDICTIONS,
     PROGRESS,
     REPORT,
@@ -54,12 +56,14 @@ from protocol.run_index import (
     LedgerEntry,
     Role,
     TranscriptEntry,
+    absent_repeats,
     decode_index,
     decode_transcript,
     policy_file,
     unsigned,
 )
-from protocol.strict_toml import decode_text, read_toml
+from protocol.strict_json import MOST_BYTES
+from protocol.strict_toml import read_toml
 from protocol.transcript import replay
 from protocol.transitions import State
 
@@ -76,7 +80,7 @@ def read_exchange(
         return TranscriptVerdict(entry, complaints=[why])
     verdict = TranscriptVerdict(entry, learner, curator)
     try:
-        transcript = decode_transcript(read_plain(folder / TRANSCRIPTS / entry.file))
+        transcript = decode_transcript(read_plain(folder / TRANSCRIPTS / entry.file, most=MOST_TRANSCRIPT))
         proof = replay(transcript.envelopes, curator, learner, label=entry.label, kinds=kinds)
     except OSError:
         verdict.complaints.append("it is missing or cannot be read")
@@ -141,15 +145,7 @@ def read_pins(path: Path) -> Pins:
     Raises:
         ConfigurationError: the file cannot be read, or names no key.
     """
-    if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder, not a keys file; name the file in it")
-    if not path.is_file():
-        raise ConfigurationError(f"no keys file {path}; check its name")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the keys file {path}: {error.strerror}") from None
-    text = decode_text(content, where=f"keys file {path}")
+    text = read_text_file(path, "keys file")
     pins = read_toml(text, Pins, where=f"keys file {path.name}")
     if not pins.curators and not pins.learners:
         raise ConfigurationError(f"the keys file {path} names no key: write [curators] and [learners], name = key")
@@ -262,13 +258,13 @@ def check_list(index: Index) -> list[str]:
         )
     ]
     keys = index.keys()
-    roles: tuple[Role, ...] = ("learner", "curator")
+    repeats_of: defaultdict[tuple[Role, str], set[int]] = defaultdict(set)
+    for role, name, repeat in keys:
+        repeats_of[role, name].add(repeat)
     complaints += [
-        f"the run's list has no {role} {printable(name)} in repeat {repeat}"
-        for role in roles
-        for name in index.names(role)
-        for repeat in range(index.repeats)
-        if (role, name, repeat) not in keys
+        f"the run's list has no {role} {printable(name)} in repeat {numbers}"
+        for (role, name), there in repeats_of.items()
+        if (numbers := absent_repeats(there, index.repeats))
     ]
     for entry in index.ledgers:
         key = keys.get(("curator", entry.curator, entry.repeat))
@@ -339,9 +335,15 @@ def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -
     proof.complaints += wrong + check_list(index) + changed
     proof.remarks += [*free, *extra]
     keys = index.keys()
+    files: set[str] = set()
     for number, entry in enumerate(index.transcripts):
         tick("transcripts", number, len(index.transcripts))
-        proof.transcripts.append(read_exchange(folder, keys, entry, kinds))
+        if entry.file in files:  # however often it is listed, it is read once
+            exchange = TranscriptVerdict(entry, complaints=["its file is listed for another exchange before"])
+        else:
+            exchange = read_exchange(folder, keys, entry, kinds)
+        files.add(entry.file)
+        proof.transcripts.append(exchange)
     tick("transcripts", len(index.transcripts), len(index.transcripts))
     proof.complaints += doubled_studies(proof.transcripts)
     return proof
@@ -550,6 +552,6 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Audite
 
 def _read(path: Path) -> bytes | None:
     try:
-        return read_plain(path)
+        return read_plain(path, most=MOST_BYTES)
     except OSError:
         return None
