@@ -35,7 +35,8 @@ class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The result of the distinguishing game against one mechanism."""
 
     claimed: str  # epsilon, exact, as text: a whole number, a fraction or a decimal
-    lower_bound: float  # on epsilon, proven by the draws; 0 if they prove nothing
+    delta: str = "0"  # claimed with it, exact, as text
+    lower_bound: float  # on epsilon at that delta, proven by the draws; 0 if they prove nothing
     error_rate: float  # greatest probability that `lower_bound` is above the true epsilon
     draws: int  # from each of the two inputs
     neighbours: str  # the two inputs, in words

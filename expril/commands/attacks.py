@@ -215,6 +215,9 @@ def game(
         str, typer.Argument(help="A function without arguments that returns a Game.", metavar="MODULE:FUNCTION")
     ],
     claimed: Annotated[str | None, typer.Option(help="The claimed epsilon. [the game's own]")] = None,
+    delta: Annotated[
+        str | None, typer.Option(help="The claimed delta, which every event has for free. [the game's own]")
+    ] = None,
     draws: Annotated[int, typer.Option(min=400, max=10**8, help="Draws of each of two inputs.")] = DRAWS,
     error_rate: Annotated[
         float, typer.Option(help="Greatest probability that a correct mechanism is called broken.")
@@ -235,7 +238,7 @@ def game(
         from expril.audit.attack.game import breaks, verdict_of
 
         with redirect_stdout(sys.stderr):  # the module's prints are no result of ours
-            attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed)
+            attack = _find(where).play(draws=draws, error_rate=error_rate, claimed=claimed, delta=delta)
         broken = breaks(attack)
         if json_:
             print_json({"game": where, "broken": broken, "verdict": verdict_of(attack), **to_builtins(attack)})
@@ -246,6 +249,7 @@ def game(
             console.print(f"[{colour}]{verdict}[/]{colon}{escape(rest)}", highlight=False, soft_wrap=True)
             more, fewer = attack.shares
             rows = {
+                "claim": f"epsilon {attack.claimed}, delta {attack.delta}",
                 "inputs": attack.neighbours,
                 "event": attack.event,
                 "its share": f"{more:.3%} of draws on which it was not chosen, and {fewer:.3%} under the other input",

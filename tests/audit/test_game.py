@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
+from scipy.stats import binom
 
 from command_line import run as command
 from expril.audit.attack.canaries import chance_of_guesses, epsilon_at_least, guess, one_run
@@ -36,8 +36,10 @@ from expril.audit.attack.controls.mechanisms import (
 )
 from expril.audit.attack.controls.mechanisms import CLOCK_CELLS as CELLS
 from expril.audit.attack.controls.parts import HalfNoise
-from expril.audit.attack.game import breaks, choose_events, loss_bound, play, promise, verdict_of
+from expril.audit.attack.event_search import choose_event
+from expril.audit.attack.game import breaks, play, verdict_of
 from expril.audit.attack.game_statistics import fit_cells, hash_rows, last_bit
+from expril.audit.attack.loss_bounds import loss_bound
 from expril.audit.attack.zumel_game import EPSILONS, THRESHOLD, expected_above, play_blog
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace
@@ -51,41 +53,9 @@ def noisy(exact, scale, seed):
     return lambda count: exact + DiscreteLaplace(Fraction(scale)).simulate(generator, (count, len(exact)))
 
 
-def test_counts_that_rounding_lifts_above_the_draws_have_a_score():
-    """Weighted counts are sums of floats: all of 5,801 draws may add up to a little more."""
-    lifted = np.array([np.nextafter(5801, 6000), 5801.0])
-    scores = promise(lifted, np.array([10.0, 10.0]), 5801, 0.01)
-    assert scores[0] == scores[1] > 10
-
-
 def tossed(chance, seed, value=1):
     generator = np.random.default_rng(seed)
     return lambda count: np.where(generator.random(count) < chance, value, 0)
-
-
-# The bound.
-
-
-@pytest.mark.parametrize(("more", "fewer", "draws"), [(1, 0, 10), (40, 3, 50), (50, 50, 50), (700, 200, 1000)])
-def test_the_bound_is_of_two_clopper_pearson_intervals(more, fewer, draws):
-    first, second = (binomtest(count, draws).proportion_ci(0.95, "exact") for count in (more, fewer))
-    assert loss_bound(more, fewer, (draws, draws), 0.05) == pytest.approx(np.log(first.low / second.high), rel=1e-9)
-
-
-def test_an_event_that_never_came_proves_nothing():
-    assert loss_bound(0, 0, (10, 10), 0.05) == -np.inf
-
-
-@pytest.mark.parametrize("chances", [(0.5, 0.2), (0.9, 0.9), (0.05, 0.01), (0.99, 0.36)])
-def test_by_enumeration_the_bound_is_seldom_above_the_truth(chances):
-    draws, rate = 40, 0.1
-    counts = np.arange(draws + 1)
-    joint = np.outer(*(binom.pmf(counts, draws, chance) for chance in chances))
-    above = [
-        [loss_bound(k, other, (draws, draws), rate) > np.log(chances[0] / chances[1]) for other in counts]
-        for k in counts.tolist()
-    ]
-    assert 0 < joint[np.array(above)].sum() <= rate
 
 
 # Validity and power.
@@ -131,9 +101,10 @@ def test_a_row_that_repeats_is_chosen_however_often_it_came(times):
     first, second = (np.asfortranarray(generator.integers(0, 2**40, (4_000, 3))) for _ in "ab")
     leaks = np.arange(times) * 80
     first[leaks] = 5
-    event, _ = choose_events(first, second, 0.05, {})
-    assert event.holds(first)[leaks].all()
-    assert event.holds(second).mean() < 0.005
+    choice = choose_event(first, second, 0.05, {})
+    assert choice.side == 0
+    assert choice.event.holds(first)[leaks].all()
+    assert choice.event.holds(second).mean() < 0.005
 
 
 def joint_only(sign, seed):
@@ -250,9 +221,8 @@ def test_the_choice_gets_the_first_half_only():
     outcomes = partial(generator.integers, 0, 3)
     how = {"error_rate": 0.05, "neighbours": "", "draws": 5_001, "statistics": {"told": looked_at}}
     play(outcomes, outcomes, claimed="0", **how)
-    first, second = choose_events(*(np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"), 0.05, {})
-    assert first is not None
-    assert second is not None
+    rows = [np.asfortranarray(generator.integers(0, 3, (2_500, 1))) for _ in "ab"]
+    assert choose_event(*rows, 0.05, {}) is not None
     assert lengths[0] == 5_000  # both inputs, 2,500 each
     assert set(lengths[1:]) <= {2_501}  # judging
 

@@ -24,8 +24,10 @@ from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from expril.audit.attack.conformity import strayed_calls, strayed_copies, strayed_draws
-from expril.audit.attack.game import breaks, choose_events, loss_bound, play
+from expril.audit.attack.event_search import choose_event
+from expril.audit.attack.game import breaks, play
 from expril.audit.attack.game_statistics import Rows
+from expril.audit.attack.loss_bounds import loss_bound
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.exact import enumerate_loss, hinted_loss
@@ -505,17 +507,19 @@ def _attack_charge(
     words, bound, shares = f"none among the answers charged {charge}", 0.0, (0.0, 0.0)
     learned = [numbers[:half][charges[:half] == charge] for numbers, charges in samples]
     fewest = min(map(len, learned))
-    events = choose_events(learned[0][:fewest], learned[1][:fewest], error_rate, {}) if fewest >= LEAST else ()
-    for side, event in enumerate(events):
-        if event is None:
-            continue
-        in_event = [event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in samples]
-        more, fewer = in_event[side], in_event[1 - side]
-        proven = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate / 2)
+    choice = choose_event(learned[0][:fewest], learned[1][:fewest], error_rate, {}) if fewest >= LEAST else None
+    if choice is not None:
+        in_event = [choice.event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in samples]
+        more, fewer = in_event[choice.side], in_event[1 - choice.side]
+        rarer = fewest / half  # the event is one of this charge's answers, and shares are of all
+        expected = choice.expected[0] * rarer, choice.expected[1] * rarer
+        proven = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate, expected=expected)
         if proven > bound:
             bound, shares = proven, (float(more.mean()), float(fewer.mean()))
-            likelier = ("first", "second")[side]
-            words = f"charged {charge}, and {event.words(learned[side])}: likelier under the {likelier} input"
+            likelier = ("first", "second")[choice.side]
+            words = (
+                f"charged {charge}, and {choice.event.words(learned[choice.side])}: likelier under the {likelier} input"
+            )
     return Attack(
         claimed=str(charge),
         lower_bound=bound,

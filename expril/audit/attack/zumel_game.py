@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from expril.audit.attack.game import loss_bound
+from expril.audit.attack.loss_bounds import loss_bound
 from expril.audit.results import BlogGame, Spread
 from protocol.errors import ConfigurationError
 
@@ -55,7 +55,7 @@ def play_blog(
         spread = np.sqrt((zeros.var() + ones.var()) / 2)
         gaps.append(float((ones.mean() - zeros.mean()) / spread))
         above.append((counts[0] / rounds, counts[1] / rounds))
-        bounds.append(_bound(*counts, rounds, error_rate))
+        bounds.append(_bound(*counts, rounds, error_rate, expected_above(epsilon)))
     return BlogGame(
         epsilons=tuple(epsilons),
         rounds=rounds,
@@ -80,12 +80,11 @@ def _means(
     return np.asarray(numbers.mean() + generator.laplace(0, sigma, rounds))
 
 
-def _bound(zeros: int, ones: int, rounds: int, error_rate: float) -> float:
+def _bound(zeros: int, ones: int, rounds: int, error_rate: float, chances: tuple[float, float]) -> float:
     """The larger bound of two events: "at least 1/200" is likelier with the one, "below 1/200" without."""
-    draws, tail_rate = (rounds, rounds), error_rate / 2
-    return max(
-        0.0, loss_bound(ones, zeros, draws, tail_rate), loss_bound(rounds - zeros, rounds - ones, draws, tail_rate)
-    )
+    draws, expected = (rounds, rounds), (chances[1], chances[0])
+    events = (ones, zeros), (rounds - zeros, rounds - ones)
+    return max(0.0, *(loss_bound(*counts, draws, error_rate / 2, expected=expected) for counts in events))
 
 
 def _figure(sigma: float, generator: np.random.Generator) -> Spread:
