@@ -5,6 +5,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
@@ -18,7 +19,7 @@ from expril.report.table import Cell, Column, Group, Table, attributes, numbers
 from lab.broken.arithmetic import ARITHMETIC
 from lab.broken.categories import CATEGORIES
 from lab.broken.composition import COMPOSITION
-from lab.broken.parts import Broken, Case
+from lab.broken.parts import Broken, Case, Rows
 from lab.broken.right import RIGHT
 from lab.broken.selection import SELECTION
 from lab.broken.sensitivity import SENSITIVITY
@@ -32,16 +33,18 @@ from simulations.campaign.store import Task
 FAMILIES = (SENSITIVITY, ARITHMETIC, SHAPE, SELECTION, CATEGORIES, COMPOSITION)
 BROKEN: dict[str, Broken] = {case.name: case for family in FAMILIES for case in family.broken_ones}
 CASES: dict[str, Case] = {**BROKEN, **{case.name: case for case in RIGHT.right_ones}}
-ORACLE, GAME, RIGHT_ONES = "oracle", "game", "right"
-SEEDS = {ORACLE: 100, GAME: 20, RIGHT_ONES: 200}  # at most, of each mechanism
-DRAWS = {ORACLE: 100_000, GAME: 100_000, RIGHT_ONES: 20_000}  # of each input
+ORACLE, GAME, ROUNDED, RIGHT_ONES = "oracle", "game", "rounded", "right"
+SEEDS = {ORACLE: 100, GAME: 20, ROUNDED: 20, RIGHT_ONES: 200}  # at most, of each mechanism
+DRAWS = {ORACLE: 100_000, GAME: 100_000, ROUNDED: 100_000, RIGHT_ONES: 20_000}  # of each input
+DECIMALS = 6  # of rounded outcomes
 ERROR_RATE = 0.05
 CERTAIN = 0.99  # an oracle that proves a loss in this share of seeds is said to prove it
 ALARMING = 1e-3  # level of the test of false alarms
 READING = (
     f"With {DRAWS[GAME]:,} draws of each input, half of them to prove, at an error rate of {ERROR_RATE:g}. The oracle "
-    "knows one good event by the mechanism's law. Loss: true for these inputs; - where it is not known exactly. Bounds "
-    "are the least of all seeds."
+    "knows one good event by the mechanism's law. Loss: that of the law for these inputs, as if noise were no float; - "
+    "where it is not known exactly. Bounds are the least of all seeds. Rounded: outcomes have six decimals, so that "
+    "the last bits of floats tell nothing; not played where the fault is of the arithmetic."
 )
 
 
@@ -63,13 +66,20 @@ def compute(task: Task) -> Trial:
         bound = BROKEN[task.problem].oracle_bound(rng, draws=DRAWS[ORACLE], error_rate=ERROR_RATE)
         proves = bound > Fraction(case.claim)
     else:
+        game = case.game(rng)
+        if task.maker == ROUNDED:
+            game = replace(game, mechanism=lambda data, n: _rounded(case.draw(data, n, rng)))
         try:
-            attack = case.game(rng).play(draws=DRAWS[task.maker], error_rate=ERROR_RATE)
+            attack = game.play(draws=DRAWS[task.maker], error_rate=ERROR_RATE)
         except ConfigurationError as error:
             event = f"not played: {error}"
         else:
             proves, bound, event = breaks(attack), attack.lower_bound, attack.event
     return Trial(*task, proves, bound if math.isfinite(bound) else None, event, time.process_time() - begun)
+
+
+def _rounded(rows: Rows) -> Rows:
+    return np.round(rows, DECIMALS) if rows.dtype.kind == "f" else rows
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -115,6 +125,23 @@ class Row(msgspec.Struct, frozen=True):
     loss: str  # "infinite", a number, or "-"
     oracle: Tally | None
     game: Tally | None
+    rounded: Tally | None
+
+
+class Caught(msgspec.Struct, frozen=True):
+    """Games on mechanisms that the oracle proves broken."""
+
+    mechanisms: int
+    share: float  # of games that prove them broken
+    always: int  # mechanisms that every game proves broken
+
+    @classmethod
+    def of(cls, tallies: Sequence[Tally]) -> "Caught | None":
+        """All games of these mechanisms; None where there are none."""
+        if not tallies:
+            return None
+        shares = [tally.proofs / tally.seeds for tally in tallies]
+        return cls(len(shares), sum(shares) / len(shares), shares.count(1))
 
 
 class Alarms(msgspec.Struct, frozen=True):
@@ -131,8 +158,8 @@ class Findings(msgspec.Struct, frozen=True):
 
     rows: tuple[Row, ...]
     proved: int  # mechanisms that the oracle proves broken
-    caught: float | None  # share of games on these that prove them broken
-    always: int  # of these, how many each game proves broken
+    game: Caught | None
+    rounded: Caught | None
     alarms: Alarms | None
     provenance: Provenance | None = None
 
@@ -142,19 +169,13 @@ def findings(cells: Mapping[str, Sequence[Trial]], provenance: Provenance | None
     trials = grouped((trial for part in cells.values() for trial in part), lambda trial: (trial.maker, trial.problem))
     rows = []
     for case in BROKEN.values():
-        oracle, game = (Tally.of(trials.get((maker, case.name), ())) for maker in (ORACLE, GAME))
-        if oracle or game:
+        tallies = [Tally.of(trials.get((maker, case.name), ())) for maker in (ORACLE, GAME, ROUNDED)]
+        if any(tallies):
             loss = "-" if case.loss is None else f"{case.loss:.3f}" if math.isfinite(case.loss) else "infinite"
-            rows.append(Row(case.family, case.name, case.says, case.claim, loss, oracle, game))
-    played = [row.game for row in rows if row.game and row.oracle and row.oracle.certain]
-    return Findings(
-        tuple(rows),
-        sum(bool(row.oracle and row.oracle.certain) for row in rows),
-        sum(game.proofs / game.seeds for game in played) / len(played) if played else None,
-        sum(game.proofs == game.seeds for game in played),
-        _alarms(cells[RIGHT_ONES]),
-        provenance,
-    )
+            rows.append(Row(case.family, case.name, case.says, case.claim, loss, *tallies))
+    proved = [row for row in rows if row.oracle and row.oracle.certain]
+    game, rounded = (Caught.of([tally for row in proved if (tally := getattr(row, who))]) for who in (GAME, ROUNDED))
+    return Findings(tuple(rows), len(proved), game, rounded, _alarms(cells[RIGHT_ONES]), provenance)
 
 
 def _alarms(trials: Sequence[Trial]) -> Alarms | None:
@@ -190,6 +211,7 @@ def document(results: Findings) -> Document:
         Column[Row]("at least", lambda row: least(row, "oracle"), number=True),
         Column[Row]("game proves", lambda row: tally(row, "game"), number=True),
         Column[Row]("at least", lambda row: least(row, "game"), number=True),
+        Column[Row]("rounded", lambda row: tally(row, "rounded"), number=True),
         Column[Row]("by the event", lambda row: row.game.event if row.game else "-", wraps=True),
     ]
     families = grouped(results.rows, lambda row: row.family)
@@ -209,10 +231,12 @@ def document(results: Findings) -> Document:
 
 def _summary(results: Findings) -> list[str]:
     sentences = [f"The oracle proves {results.proved} of {len(results.rows)} mechanisms broken."]
-    if results.caught is not None:
-        sentences.append(
-            f"Of the games on these, {results.caught:.1%} prove it; in all games {results.always} are caught."
-        )
+    for caught, outcomes in ((results.game, "as they come"), (results.rounded, "rounded")):
+        if caught:
+            sentences.append(
+                f"Of the games on {caught.mechanisms} of these, with outcomes {outcomes}, {caught.share:.1%} prove it; "
+                f"{caught.always} mechanisms are caught in every game."
+            )
     return sentences + ([_said_of(results.alarms)] if results.alarms else [])
 
 
@@ -226,7 +250,11 @@ def _said_of(alarms: Alarms) -> str:
 
 
 def _part(name: str) -> Part:
-    cases = tuple(BROKEN) if name != RIGHT_ONES else tuple(case.name for case in RIGHT.right_ones)
+    cases = tuple(BROKEN)
+    if name == RIGHT_ONES:
+        cases = tuple(case.name for case in RIGHT.right_ones)
+    elif name == ROUNDED:
+        cases = tuple(case.name for case in BROKEN.values() if case.family != ARITHMETIC.name)
 
     def tasks(order: Order) -> list[Task]:
         chosen = [case for case in cases if name == RIGHT_ONES or case in order.size.axes["mechanisms"]]
@@ -237,7 +265,7 @@ def _part(name: str) -> Part:
     return Part(name, Trial, tasks, compute, lambda _order: settings)
 
 
-PARTS = (ORACLE, GAME, RIGHT_ONES)
+PARTS = (ORACLE, GAME, ROUNDED, RIGHT_ONES)
 ALL = {"mechanisms": tuple(BROKEN), "parts": PARTS}
 STUDY = Study(
     name="broken",

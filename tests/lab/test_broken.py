@@ -19,7 +19,9 @@ from lab.broken.study import (
     GAME,
     ORACLE,
     RIGHT_ONES,
+    ROUNDED,
     STUDY,
+    Caught,
     Trial,
     compute,
     document,
@@ -83,13 +85,16 @@ def cells(right_alarms=5):
             *trials(unproved, ORACLE, 98, 100),
         ],
         GAME: [*trials(caught, GAME, 20, 20), *trials(missed, GAME, 10, 20), *trials(unproved, GAME, 0, 20)],
+        ROUNDED: [],
         RIGHT_ONES: trials(RIGHT.right_ones[0].name, RIGHT_ONES, right_alarms, 100),
     }
 
 
 def test_the_share_is_of_what_the_oracle_proves():
     found = findings(cells())
-    assert (found.proved, found.caught, found.always) == (2, 0.75, 1)
+    assert found.proved == 2
+    assert found.game == Caught(2, 0.75, 1)
+    assert found.rounded is None
     assert [row.game.text for row in found.rows] == ["20 of 20", "10 of 20", "0 of 20"]
     assert found.rows[0].oracle.bound == 2.0
 
@@ -107,7 +112,7 @@ def test_one_order_computes_and_shows(tmp_path):
     trial = compute(task)
     assert trial.key == task
     assert trial.proves
-    assert findings({ORACLE: [trial], GAME: [], RIGHT_ONES: []}).caught is None
+    assert findings({ORACLE: [trial], GAME: [], ROUNDED: [], RIGHT_ONES: []}).game is None
     order = Order(STUDY.size(only=("mechanisms=never-zero", "parts=oracle")), 1, tmp_path, "study broken")
     assert "The oracle proves 1 of 1 mechanisms broken." in STUDY.run(order).summary
     assert "never-zero" in (tmp_path / "README.md").read_text(encoding="utf-8")
