@@ -28,7 +28,7 @@ from lab.cells import by_seed, epsilon_order, grouped
 from lab.studies import document_of
 from lab.study import Order, Part, Size, Study
 from protocol.kinds.statistics.items import Grid
-from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Degrees, Exponential
+from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Degrees, Exponential, Smooth
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.rationals import Rational
 from simulations.campaign.store import Task
@@ -152,10 +152,18 @@ def exponential(sample: Sample) -> Values:
 
 def smooth(sample: Sample) -> Values:
     """Student's t scaled by smooth sensitivity: pure."""
-    beta = Rational.of(STRETCH_SHARE * sample.epsilon / DEGREES)
-    scale = Fraction(DEGREES + 1, 2) / ((1 - STRETCH_SHARE) * sample.epsilon)
+    method = smooth_within(sample.epsilon)
     noise = sample.rng.standard_t(DEGREES, DRAWS) / math.sqrt(DEGREES)
-    return _scaled(sample, scale, beta.fraction, noise)
+    return _scaled(sample, method.scale.fraction, method.decay.fraction, noise)
+
+
+@cache
+def smooth_within(epsilon: Fraction) -> Smooth:
+    """The narrowest noise that costs at most epsilon, of a thousand scales, where the stretch alone costs its share."""
+    beta = Rational.of(STRETCH_SHARE * epsilon / DEGREES)
+    widest = Fraction(DEGREES + 1, 2) / ((1 - STRETCH_SHARE) * epsilon)
+    methods = (Smooth(Rational.of(widest * n / 1000), beta, DEGREES, version=2) for n in range(1, 1001))
+    return next(method for method in methods if method.cost(1) <= epsilon)
 
 
 def smooth_laplace(sample: Sample) -> Values:

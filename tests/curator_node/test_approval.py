@@ -648,16 +648,28 @@ def test_what_may_be_asked_and_what_was_accepted_bound_what_is_left():
     assert exposure(account, policy(limits=masses), UNIT, QUERY_KINDS).ever == odds(1, 0, 2)
 
 
-def test_a_query_that_is_charged_in_parts_counts_by_its_parts():
-    """Of two instances of a holdout one was begun."""
+@pytest.mark.parametrize(("between", "presence"), [((0, None), "1/5"), ((30, 70), "31/200"), ((50, 50), "1/8")])
+def test_a_query_that_is_charged_in_parts_counts_by_its_parts(between, presence):
+    """Of two instances of a holdout one was begun. A range of accuracies lowers the charge; a change tells the same."""
     scales = dict.fromkeys(("threshold_scale", "comparison_scale"), Rational(4000, 1))
-    holdout = PlannedHoldout(turns=3, answers=2, resolution=100, threshold=5, count_scale=Rational(40, 1), **scales)
+    least, most = between
+    holdout = PlannedHoldout(
+        turns=3,
+        answers=2,
+        resolution=100,
+        threshold=5,
+        count_scale=Rational(40, 1),
+        least_estimate=least,
+        most_estimate=most,
+        **scales,
+    )
     odds_of_query = QUERY_KINDS.odds(holdout, UNIT)
-    assert odds_of_query == odds("1/5", "1/4", "1/4")
+    assert odds_of_query == odds(presence, "1/4", "1/4")
+    assert QUERY_KINDS.cost(holdout, 1) == Fraction(presence)
     curator = open_curator(rules=policy(limits=Limits(kinds={"holdout": {}})))
     learner = Learner(curator)
     learner.propose(Plan.of([holdout]))
-    learner.query(encode(HoldoutBody(Constant(predicted=1), 30)), kind="holdout")
+    learner.query(encode(HoldoutBody(Constant(predicted=1), max(30, least))), kind="holdout")
     assert odds_spent(curator._ledger.account, QUERY_KINDS, UNIT) == odds_of_query * Fraction(1, 2)
 
 
