@@ -35,20 +35,28 @@ Stated = tuple[Hypothesis, int]
 """A hypothesis, and the numerator of the accuracy that is stated."""
 
 
-def planned_at_cost(turns: int, answers: int, threshold: int, bound: int) -> PlannedHoldout:
+ANY = (0, RESOLUTION)
+
+
+def planned_at_cost(
+    turns: int, answers: int, threshold: int, bound: int, between: tuple[int, int] = ANY
+) -> PlannedHoldout:
     """Plan all instances at a total cost of 4: 1 for the threshold, 2 for the comparisons, 1 for the counts.
 
-    At a smaller cost, few draws would not show what a record changes.
+    At a smaller cost, few draws would not show what a record changes. `between`: the numerators that may be stated.
     """
-    share = bound * answers
+    (least, most), share = between, bound * answers
+    moved = max(most, RESOLUTION - least)
     return PlannedHoldout(
         turns=turns,
         answers=answers,
         resolution=RESOLUTION,
         threshold=threshold,
-        threshold_scale=Rational(RESOLUTION * share, 1),
-        comparison_scale=Rational(RESOLUTION * share, 1),
+        threshold_scale=Rational(moved * share, 1),
+        comparison_scale=Rational(moved * share, 1),
         count_scale=Rational(share, 1),
+        least_estimate=least,
+        most_estimate=None if most == RESOLUTION else most,
     )
 
 
@@ -78,7 +86,7 @@ def _until_refused(query: AuditQuery) -> Callable[[Asking], Lead]:
 
 _YES = Constant(1)
 _DEEP = _asking(planned_at_cost(4, 1, 1, 1), ((_YES, 0), (_YES, 0), (_YES, 0), (_YES, RESOLUTION // 4)))
-_TWICE = _asking(planned_at_cost(2, 2, 1, 2), ((_EDGE, 0), (_EDGE, RESOLUTION // 2)))
+_TWICE = _asking(planned_at_cost(2, 2, 1, 2, (25, 75)), ((_EDGE, 25), (_EDGE, 75)))
 
 EXAMPLES = (
     Example(
@@ -91,7 +99,7 @@ EXAMPLES = (
         draws=DRAWS,
     ),
     Example(
-        "two instances of units of two records, with records at a tie of the hypothesis",
+        "two instances of units of two records, stated from 25 to 75 of 100, with records at a tie of the hypothesis",
         _SCHEMA,
         _TWICE,
         most_records_per_unit=2,

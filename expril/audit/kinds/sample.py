@@ -27,7 +27,7 @@ _EDGES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 1e300, -1e300)
 
 
 def _asking(axes: tuple[Axis, ...], **settings: int | str) -> Callable[[int], AuditQuery]:
-    """Make a query at a cost of 1 for each synthetic record."""
+    """Make a query at a cost of 1 for each synthetic record, or less by a plan of version 2."""
 
     def ask(copies: int) -> AuditQuery:
         planned = PlannedSample(records=copies, epsilon=Rational(1, 1), axes=axes, **settings)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ EXAMPLES = (
     Example(
         "a network's density on a line, units of two records",
         _SCHEMA,
-        _asking(_LINE, examples=64, epochs=40, rounds=2),
+        _asking(_LINE, examples=64, epochs=40, rounds=2, version=2),
         copies=COPIES,
         most_records_per_unit=2,
         values={"x": _EDGES},

@@ -90,7 +90,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         ),
         _example(
             "a high quantile of a numeric label, three records a unit",
-            Smooth(Rational(3, 1), Rational(1, 4), degrees=2),
+            Smooth(Rational(3, 1), Rational(1, 4), degrees=2, version=2),
             Quantile("outcome", _NINTH, _GRID),
             _NUMBER,
             3,
