@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from expril.audit.attack.game import Game, loss_bound
+from expril.audit.attack.game import Game
 
 Rows = NDArray[Any]
 Rng = np.random.Generator
@@ -48,7 +49,19 @@ class Broken(Case):
             int(np.count_nonzero(self.event(self.draw(data, half, rng)))) for data in (self.first, self.second)
         )
         more, fewer = (first, second) if self.likelier == "first" else (second, first)
-        return loss_bound(more, fewer, (half, half), error_rate)
+        return _proven(more, fewer, half, error_rate)
+
+
+def _proven(more: int, fewer: int, draws: int, error_rate: float) -> float:
+    """ln(P / Q) at least, by Clopper and Pearson's (1934) limits of both, each at half of the error rate.
+
+    It is not the game's own bound, so that the oracle stays as it is whatever becomes of the game.
+    """
+    if not more:
+        return -math.inf
+    lower = float(betaincinv(more, draws - more + 1, error_rate / 2))
+    upper = 1.0 if fewer == draws else float(betaincinv(fewer + 1, draws - fewer, 1 - error_rate / 2))
+    return math.log(lower / upper)
 
 
 @dataclass(frozen=True)
