@@ -6,11 +6,13 @@ A crash, a full disk or an interrupt leaves nothing of a new file, and all of th
 import errno
 import os
 import secrets
+import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import decode_text
@@ -19,6 +21,8 @@ PRIVATE, PUBLIC = 0o600, 0o644
 PRIVATE_FOLDER = 0o700
 MOST_TEXT = 2**26
 """Most bytes of a text that people write."""
+_TABLES = ("entries", "replies")
+"""What is read of a ledger's database."""
 _BESIDE = ("-wal", "-shm", "-journal")
 """What a database may leave beside itself."""
 
@@ -170,6 +174,31 @@ def plain_file(path: Path, *, most: int | None = None, follow: bool = True) -> I
         if most is not None and facts.st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most} bytes, as no such file has", str(path))
         yield file
+
+
+def strange_tables(connection: sqlite3.Connection, room: int) -> str:
+    """Why the tables of a file from elsewhere are none of a ledger; "" if they are. Their rows may still be anything.
+
+    A view or a computed column could make more of a file than there is in it. `room`: most bytes of a value from then
+    on.
+    """
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(room, 4096))
+    texts = dict(connection.execute("select name, sql from sqlite_master where type = 'table'"))
+    for table in _TABLES:
+        if not str(texts.get(table, "")).upper().startswith("CREATE TABLE"):
+            return f"there is no table {table}"
+        if any(hidden for *_, hidden in connection.execute(f"pragma table_xinfo({table})")):
+            return f"table {table} has a column that is computed"
+    return ""
+
+
+def rows_within(rows: Iterable[Any], room: int) -> Iterator[Any]:
+    """The rows; sqlite3.DatabaseError if they hold more bytes than the file, as rows with shared pages may."""
+    for row in rows:
+        room -= 1 + sum(len(value) for value in row if isinstance(value, bytes | str))
+        if room < 0:
+            raise sqlite3.DatabaseError("more rows than the file has room for")
+        yield row
 
 
 def _draft(path: Path) -> Path:

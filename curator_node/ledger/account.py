@@ -1,7 +1,9 @@
 """The account: the sum of a ledger's entries. Nothing is stored here."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from operator import itemgetter
 from typing import cast
 
 from curator_node.ledger.branches import BranchTrace, position_at
@@ -43,6 +45,7 @@ class Account(Trail):
     head: bytes = GENESIS  # hash of the last entry
     # (index, public key) of whose ledger it is: from that entry on, this key signs
     curators: list[tuple[int, bytes]] = field(default_factory=list)
+    signers: set[bytes] = field(default_factory=set)  # these keys
     terms: str = ""  # what the charges mean; empty before the first START
     total_spent: Fraction = ZERO  # over all learners
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
@@ -77,7 +80,8 @@ class Account(Trail):
 
     def signer_of(self, index: int) -> bytes:
         """The public key that signs an entry."""
-        return next((key for start, key in reversed(self.curators) if start <= index), self.curator)
+        place = bisect_right(self.curators, index, key=itemgetter(0))
+        return self.curators[place - 1][1] if place else self.curator
 
     @property
     def total_reserved(self) -> Fraction:
@@ -140,7 +144,7 @@ class Account(Trail):
         head = entry_hash(body)
         match entry.kind:
             case EntryKind.OPEN:
-                self.curators.append((entry.index, entry.learner))
+                self._hand_to(entry.learner, entry.index)
             case EntryKind.START:
                 self.terms = entry.note
             case EntryKind.RESERVE:
@@ -160,7 +164,7 @@ class Account(Trail):
             case EntryKind.ENROL:
                 self.bind(entry.learner, entry.index, entry.note)
             case EntryKind.HANDOVER:
-                self.curators.append((entry.index + 1, entry.learner))
+                self._hand_to(entry.learner, entry.index + 1)
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 approved = entry.kind is EntryKind.APPROVE
                 word = (entry.index, entry.at, approved, entry.expires_at)
@@ -207,11 +211,15 @@ class Account(Trail):
             case EntryKind.ENROL:
                 return self.complaint_of_name(entry.learner, entry.note)
             case EntryKind.HANDOVER:
-                former = {NOBODY, *(key for _, key in self.curators)}
-                return "hands over to a key that had the ledger before, or to none" if entry.learner in former else ""
+                had_it = entry.learner == NOBODY or entry.learner in self.signers
+                return "hands over to a key that had the ledger before, or to none" if had_it else ""
             case EntryKind.APPROVE | EntryKind.DECLINE:
                 return self._complaint_of_decision(entry)
         return ""
+
+    def _hand_to(self, key: bytes, index: int) -> None:
+        self.curators.append((index, key))
+        self.signers.add(key)
 
     def _complaint_of_state(self, entry: Entry) -> str:
         owed = self.owed.get(entry.request)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote
+from typing import Any, Protocol, cast
+from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 
@@ -26,7 +26,7 @@ from curator_node.ledger.tables import (
     make_tables,
     version_of,
 )
-from expril.files import private_draft
+from expril.files import private_draft, rows_within, strange_tables
 from protocol.errors import ConfigurationError, ExprilError
 from protocol.ledger.entries import LedgerCorruptError
 
@@ -210,6 +210,7 @@ class DatabaseStore:
         self._engine = self._reading = open_engine(where)
         self._snapshot: sa.Connection | None = None
         self._file: Path | None = None
+        self._room: int | None = None  # most bytes of a SQLite file's rows, where it is only read
         try:
             if where.get_backend_name() == "sqlite":
                 read_only = read_only or "mode" in where.query
@@ -244,7 +245,7 @@ class DatabaseStore:
         """See `LedgerStore`."""
         self._follow_file()
         with self._translate(), self._connected() as connection:
-            return [_row(row) for row in connection.execute(_READ, {"start": start})]
+            return [_row(row) for row in self._within(connection.execute(_READ, {"start": start}))]
 
     def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
         """See `LedgerStore`."""
@@ -269,7 +270,7 @@ class DatabaseStore:
     def replied(self) -> list[bytes]:
         """See `LedgerStore`."""
         with self._translate(), self._connected() as connection:
-            return [_bytes(row[0]) for row in connection.execute(_REPLIED)]
+            return [_bytes(row[0]) for row in self._within(connection.execute(_REPLIED))]
 
     def remember(self, request: bytes, learner: bytes, refusal: bytes, expires_at: int, now: int) -> None:
         """See `LedgerStore`."""
@@ -320,10 +321,15 @@ class DatabaseStore:
         path = where.database or ""
         if not create:
             require_sqlite(Path(path))
-        if not read_only:
+        if read_only:
+            self._room = _SLACK + 2 * sum(file.stat().st_size for file in _files_of(where))
+        else:
             sa.event.listen(self._engine, "connect", _make_durable)
             self._file = Path(path)
             self._inode = self._file.stat().st_ino if self._file.is_file() else None
+
+    def _within(self, rows: Iterable[Any]) -> Iterable[Any]:
+        return rows if self._room is None else rows_within(rows, self._room)
 
     def _connected(self) -> AbstractContextManager[sa.Connection]:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
@@ -361,6 +367,8 @@ class DatabaseStore:
                 make_tables(connection)
             elif ENTRIES.name not in there:
                 raise ConfigurationError("this database holds no ledger; a new one is made by: expril ledger create")
+            elif self._room is not None and (strange := strange_tables(_driver_of(connection), self._room)):
+                raise ConfigurationError(f"this database holds no ledger: {strange}")
             else:
                 _check_version(version_of(connection, there), read_only=read_only)
 
@@ -428,6 +436,20 @@ def backup(path: Path, copy: Path) -> None:
     except (OSError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else reason_of(error)
         raise ConfigurationError(f"{path} cannot be copied to {copy}: {why}; nothing of it was kept") from None
+
+
+_SLACK = 2**26
+"""Bytes that a curator may add to its ledger while a command reads it."""
+
+
+def _files_of(url: sa.URL) -> list[Path]:
+    """A SQLite file and its write-ahead log."""
+    path = Path(unquote((url.database or "").removeprefix("file:")))
+    return [file for file in (path, path.with_name(f"{path.name}-wal")) if file.is_file()]
+
+
+def _driver_of(connection: sa.Connection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def _row(columns: Any) -> Row:

@@ -6,9 +6,13 @@ Each hostile file has the name of its attack. None of them needs a key. The fuzz
 import json
 import os
 import re
+import resource
 import shutil
+import sqlite3
+import subprocess
+import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,14 +25,17 @@ from expril.audit.recompute import read_pins, recompute
 from expril.audit.recompute.reports import check_cost, read_audited_policy
 from expril.audit.transcript_view import read_transcript_view
 from expril.commands.app import app
+from protocol.codec import encode
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.ledger.exports import START
+from protocol.ledger.entries import GENESIS, Entry, EntryKind, entry_hash
+from protocol.ledger.exports import START, encode_export
 from protocol.rationals import parse_amount
 from protocol.run_index import COST, INDEX, STUDY, TRANSCRIPTS, absent_repeats, decode_index, decode_transcript
 from protocol.strict_json import decode_json
 from protocol.strict_toml import parse_toml
 from simulations.report.model import decode_report
 from simulations.run_folder import EPSILONS, epsilon_runs
+from trees import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 MOST_SECONDS = 20
@@ -280,6 +287,52 @@ def test_a_list_with_odd_names(name, run):
     assert command("audit", "run", run)[0] == 1
 
 
+DATABASES = {
+    "a view without end": """create table entries (entry_index integer primary key, body blob, signature blob);
+        create view replies as with recursive n (request) as (select x'00' union all select x'00' from n)
+        select request, request as reply from n""",
+    "entries that are a view": """create view entries as with recursive n (entry_index) as
+        (select 0 union all select entry_index + 1 from n) select entry_index, x'00' as body, x'00' as signature from n;
+        create table replies (request blob, reply blob)""",
+    "a computed column": """create table entries (entry_index integer primary key,
+        body blob generated always as (zeroblob(900000000)) virtual, signature blob);
+        create table replies (request blob, reply blob);
+        insert into entries (entry_index) values (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)""",
+    "rows of nothing": """create table entries (entry_index integer primary key, body blob, signature blob);
+        create table replies (request blob, reply blob); insert into entries values (0, x'', x'')""",
+    "a name that SQLite knows": "create table entries (x); create table replies (y)",
+}
+
+
+@pytest.mark.parametrize("script", DATABASES.values(), ids=DATABASES)
+def test_a_hostile_database(script, run):
+    path = run / "ledgers/north.ledger"
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+    assert command("audit", "run", run)[0] == 1
+    for reader in (("audit", "run"), ("ledger", "show"), ("ledger", "verify")):
+        assert command(*reader, path)[0] in (1, 2)
+
+
+@pytest.mark.parametrize("entries", [1000, pytest.param(40_000, marks=pytest.mark.slow)])
+def test_a_ledger_that_hands_over_and_halts_again_and_again(entries, tmp_path):
+    """Nobody's key is needed for a chain of hashes; its cost was the square of its length."""
+    pairs, previous = [], GENESIS
+    for index in range(entries):
+        kind = EntryKind.OPEN if not index else EntryKind.HANDOVER if index % 2 else EntryKind.HALT
+        key = index.to_bytes(32, "big") if kind is not EntryKind.HALT else bytes(32)
+        body = encode(Entry(index=index, previous=previous, nonce=bytes(16), kind=kind, at=0, learner=key))
+        pairs.append((body, bytes(64)))
+        previous = entry_hash(body)
+    (tmp_path / "x.export").write_bytes(encode_export(pairs, []))
+    began = time.process_time()
+    result = recompute(tmp_path / "x.export", delta=None)
+    assert time.process_time() - began < MOST_SECONDS
+    assert len(result.lone_ledgers[0].audit.replayed) == entries
+    assert command("ledger", "verify", tmp_path / "x.export")[0] == 1
+
+
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(run):
     for name in ("ledgers/north.ledger", "transcripts/00000.msgpack", "report.json", "transcripts/signatures.json"):
         (run / name).unlink()
@@ -464,3 +517,57 @@ def test_a_changed_file_is_refused_or_read(readers, kind, data):
 @given(data=st.data())
 def test_many_changed_files_are_refused_or_read(readers, kind, data):
     fuzz(readers, kind, data)
+
+
+PLACES = (
+    *("transcripts/index.json", "transcripts/signatures.json", "transcripts/00000.msgpack", "report.json"),
+    *("scenario.toml", "ledgers/north.policy.toml", "ledgers/north.ledger"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLACES)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_run_with_a_changed_file_is_audited_to_its_end(name, honest, tmp_path_factory, data):
+    run = tmp_path_factory.getbasetemp() / "changed"
+    if not run.exists():
+        shutil.copytree(honest, run)
+    content = (honest / name).read_bytes()
+    try:
+        (run / name).write_bytes(data.draw(changed(content)))
+        command("audit", "run", run)
+        command("report", run)
+        command("transcript", "show", run)
+    finally:
+        (run / name).write_bytes(content)
+
+
+SAMPLE = {
+    "cost.json": b'{"curators": {"north": {"spent": "1e400000000", "at_most": "1"}}}',
+    "report.json": NESTED.encode(),
+    "ledgers/north.policy.toml": b"a." * 20_000 + b"a = 1",
+    "transcripts/00000.msgpack": ARRAY_OF_4E9,
+    "epsilons.json": json.dumps({"epsilons": ["1"] * 100_000}).encode(),
+    "ledgers/north.ledger": b"SQLite format 3\0" + b"\xff" * 5000,
+}
+MOST_MEMORY = 4 * 2**30
+"""Address space, of which the libraries take a half."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_process_of_little_memory_ends_in_time(name, run):
+    (run / name).write_bytes(SAMPLE[name])
+    for arguments in (("audit", "run", run), ("report", run)):
+        done = subprocess.run(
+            [sys.executable, "-m", "expril", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY)),
+        )
+        assert done.returncode in (0, 1, 2), done.stderr[-500:]
+        assert "Traceback" not in done.stderr

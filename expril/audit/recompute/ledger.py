@@ -12,13 +12,13 @@ import hashlib
 import os
 import secrets
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -27,7 +27,7 @@ from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import Findings
 from expril.audit.recompute.replay import Replayed
-from expril.files import plain_file, read_plain, read_start
+from expril.files import plain_file, read_plain, read_start, rows_within, strange_tables
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest
 from protocol.errors import ConfigurationError, RemoteProtocolError, printable
@@ -146,18 +146,14 @@ def _sqlite(path: Path) -> Evidence:
     where = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(where, uri=True)) as connection:
-            names = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
-            if "ledger_entries" in names:
-                raise UnreadableError(f"{path}: {_FIRST_VERSION}")
-            if not names >= {"entries", "replies"}:
-                raise UnreadableError(f"{path} holds no ledger: its tables are not those of one")
             room = path.stat().st_size
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(room, 1))
-            for table in ("entries", "replies"):
-                if any(hidden for *_, hidden in connection.execute(f"pragma table_xinfo({table})")):
-                    raise UnreadableError(f"{path} holds no ledger: table {table} has a column that is computed")
-            rows = _rows(connection, "select entry_index, body, signature from entries order by entry_index", room)
-            stored = _rows(connection, "select request, reply from replies", room)
+            if connection.execute("select 1 from sqlite_master where name = 'ledger_entries'").fetchone():
+                raise UnreadableError(f"{path}: {_FIRST_VERSION}")
+            if strange := strange_tables(connection, room):
+                raise UnreadableError(f"{path} holds no ledger: {strange}")
+            entries = connection.execute("select entry_index, body, signature from entries order by entry_index")
+            rows = list(rows_within(entries, room))
+            stored = list(rows_within(connection.execute("select request, reply from replies"), room))
     except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise UnreadableError(f"{path}: the database cannot be read ({type(error).__name__})") from None
     findings = Findings()
@@ -172,17 +168,6 @@ def _sqlite(path: Path) -> Evidence:
     if len(replies) < len(stored):
         findings.add(-1, f"{len(stored) - len(replies)} stored replies hold no bytes")
     return Evidence(iter([pairs]), {request: digest(reply) for request, reply in replies}, findings, [])
-
-
-def _rows(connection: sqlite3.Connection, query: str, room: int) -> list[tuple[Any, ...]]:
-    """Return all rows; OverflowError if they hold more bytes than the file, as rows with shared pages may."""
-    rows = []
-    for row in connection.execute(query):
-        room -= sum(len(value) for value in row if isinstance(value, bytes | str))
-        if room < 0:
-            raise OverflowError
-        rows.append(row)
-    return rows
 
 
 def listed_files(folder: Path) -> dict[str, Path]:
@@ -406,8 +391,9 @@ def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") 
     """
     spans = [*replayed.keys, (len(replayed), b"")]
     tasks: list[tuple[bytes, list[int]]] = []
+    in_order = sorted(indices)
     for (start, key), (end, _) in pairwise(spans):
-        places = [index for index in indices if start <= index < end]
+        places = in_order[bisect_left(in_order, start) : bisect_left(in_order, end)]
         tasks += [(signer or key, places[place : place + _AT_A_TIME]) for place in range(0, len(places), _AT_A_TIME)]
 
     def check(task: tuple[bytes, list[int]]) -> list[int]:

@@ -11,12 +11,14 @@ ledger's entries up to a last common one. The ledger does not show what the bran
 open at the common entry may have been answered on both. Two positions belong to one branch only if a hash proves it.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain as joined
+from operator import itemgetter
 
 from expril.audit.recompute.bounds import Bounds
 from expril.audit.recompute.entries import (
@@ -318,6 +320,8 @@ class Replayed:
         # all of it, each with the index of the RESUME entry that restored what it proves
         self.admitted: list[tuple[BranchTrace, int]] = []
         self._owed: dict[bytes, Effect] = {}
+        self._owed_charges: dict[bytes, Effect] = {}
+        self._signers: set[bytes] = set()
         self._decisions: dict[bytes, ReadEntry] = {}
         self._read_under: dict[bytes, tuple[str, str]] = {}
         self._version = ""
@@ -368,7 +372,8 @@ class Replayed:
 
     def signer_of(self, index: int) -> bytes:
         """Return the public key that signs an entry; empty if no entry names one."""
-        return next((key for start, key in reversed(self.keys) if start <= index), b"")
+        place = bisect_right(self.keys, index, key=itemgetter(0))
+        return self.keys[place - 1][1] if place else b""
 
     def feed(self, body: bytes, signature: bytes) -> bool:
         """Take the next entry; return whether it belongs to the chain. A broken rule is only a finding."""
@@ -399,6 +404,7 @@ class Replayed:
 
     def _open(self, entry: ReadEntry) -> str:
         self.keys.append((0, entry.learner))
+        self._signers.add(entry.learner)
         self.bounds.know(entry.learner)
         return ""
 
@@ -454,7 +460,7 @@ class Replayed:
             return "charges a query that is not in the plan"
         due = self.remarks.due(study, *study.shape.places[entry.sequence - 1])
         complaint = self._complaint_of_charge(entry, study, amount, due) or self.remarks.take(
-            entry, study, [key for _, key in self.keys]
+            entry, study, self._signers
         )
         if entry.request in self.requests:
             return complaint or "repeats a request that took effect before"
@@ -499,6 +505,7 @@ class Replayed:
         if effect.sequence != entry.sequence:
             return "answers under another sequence than was asked"
         del self._owed[entry.request]
+        self._owed_charges.pop(entry.request, None)
         effect.answered, effect.reply = entry.index, entry.reply
         effect.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
         study = effect.study
@@ -547,8 +554,9 @@ class Replayed:
         if entry.suspect is not None:
             self.suspects.append(BranchTrace.of(entry, entry.suspect))
             self.stops.append(entry.index)
-            for request in [request for request, effect in self._owed.items() if effect.kind is EntryKind.CHARGE]:
+            for request in self._owed_charges:
                 self._owed.pop(request).lost = True
+            self._owed_charges = {}
         return ""
 
     def _resume(self, entry: ReadEntry) -> str:
@@ -583,10 +591,11 @@ class Replayed:
 
     def _handover(self, entry: ReadEntry) -> str:
         self.handovers.append(entry.index)
-        former = {NOBODY, *(key for _, key in self.keys)}
+        had_it = entry.learner == NOBODY or entry.learner in self._signers
         self.keys.append((entry.index + 1, entry.learner))
+        self._signers.add(entry.learner)
         self.bounds.know(entry.learner)
-        return "hands over to a key that had the ledger before, or to none" if entry.learner in former else ""
+        return "hands over to a key that had the ledger before, or to none" if had_it else ""
 
     def _decide(self, entry: ReadEntry) -> str:
         before = self._decisions.get(entry.request)
@@ -603,6 +612,8 @@ class Replayed:
     def _take_effect(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
         effect = Effect(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
         self.requests[entry.request] = self._owed[entry.request] = effect
+        if entry.kind is EntryKind.CHARGE:
+            self._owed_charges[entry.request] = effect
 
 
 def _misplaced(place: int, index: int) -> str:
