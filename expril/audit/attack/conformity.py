@@ -15,8 +15,9 @@ from scipy.stats import binom
 
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
 from expril.audit.kinds.invented import Neighbours, Unit
-from expril.audit.kinds.kind_audit import Cells, Handed, KindAudit, Law
+from expril.audit.kinds.kind_audit import Cells, Handed, KindAudit, Law, NoiseLaw
 from protocol.noise import NoisyMax
+from protocol.noise_shares import LaplaceShares
 
 FALSE_ALARM = 1e-9
 """Chance that the draws of a right answerer are said to have another law than the claimed one."""
@@ -51,14 +52,17 @@ def _flat(calls: Sequence[Handed]) -> list[object]:
 
 def _words(calls: Sequence[Handed]) -> str:
     """Laws and how many numbers have them, in words."""
-    sizes: dict[object, int] = {}
+    sizes: dict[NoiseLaw | None, int] = {}
     for exact, law in calls:
         sizes[law] = sizes.get(law, 0) + (1 if isinstance(law, NoisyMax) else exact.size)
-    parts = [
-        f"{size} times of scale {law.scale}" if hasattr(law, "scale") else f"{size} times of another law"
-        for law, size in sizes.items()
-    ]
-    return " and ".join(parts) or "never"
+    return " and ".join(f"{size} times {_law_words(law)}" for law, size in sizes.items()) or "never"
+
+
+def _law_words(law: NoiseLaw | None) -> str:
+    if law is None:
+        return "of a continuous law"
+    share = f", a share of {law.shape}" if isinstance(law, LaplaceShares) else ""
+    return f"of scale {law.scale}{share}"
 
 
 def strayed_copies(path: AnswerPath, units: tuple[Unit, ...]) -> str:

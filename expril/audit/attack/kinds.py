@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import numpy as np
 from msgspec import structs
@@ -44,6 +45,10 @@ DRAWN = 40
 """Pairs that are drawn at random for each question."""
 CLIMBED = 20
 """Changes that are tried on the best pair."""
+CROWD = 512
+"""Most units that are all alike; sizes up to this are searched for the one at which the numbers move most."""
+VARIED = 3
+"""Attributes in which records that are alike otherwise are made different, one at a time."""
 SAMPLED = 2_000
 """Draws that are counted if a kind samples its own law."""
 FEW = 10
@@ -72,6 +77,8 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
         _random_pair(path.example, values, rng, index)
         for index in range(DRAWN if random_pairs is None else random_pairs)
     ]
+    if random_pairs is None:
+        pairs += [*_opposed(path.example, values), *_crowds(path, values)]
     ranking = sorted(((score_of(path, pair), -place) for place, pair in enumerate(pairs)), reverse=True)
     ranked = [(score, pairs[-place]) for score, place in ranking[:keep]]
     best, climbing = ranked[0]
@@ -86,18 +93,89 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
     return SearchResult(tuple(pair for _, pair in ranked[:keep]), best, len(pairs) + climbed)
 
 
-def score_of(path: AnswerPath, pair: Neighbours) -> float:
-    """Return the distance of exact numbers, each in scales of its noise; infinite if only one data set is answered.
+def _ends(values: dict[str, tuple[Value, ...]]) -> dict[str, Record]:
+    """Records at both ends of what is declared."""
+    places = {"lowest": 0, "highest": 1}
+    return {end: {name: options[at % len(options)] for name, options in values.items()} for end, at in places.items()}
 
-    For additive noise this is the loss, for other laws a hint. If a kind samples its own law, it is the largest log
-    ratio of a draw's counts on the two sides.
+
+def _opposed(example: Example, values: dict[str, tuple[Value, ...]]) -> list[Neighbours]:
+    """Pairs in which the unit's records are at one end and all others at the other end, but for one attribute.
+
+    In this one they take all kinds of values, so that no two records of a unit need be alike.
+    """
+    bound, ends, pairs = example.most_records_per_unit, _ends(values), []
+    names = list(values)[:VARIED] if bound > 1 else [example.schema.label]
+    for (mine, others), name, count in product((("highest", "lowest"), ("lowest", "highest")), names, OTHERS[:3]):
+        unit, *rest = (
+            tuple({**ends[end], name: values[name][(start + k) % len(values[name])]} for k in range(size))
+            for end, start, size in ((mine, 0, bound), *((others, place, 1) for place in range(count)))
+        )
+        pairs.append(Neighbours(tuple(rest), unit, f"a unit with {mine} values, all others with {others} ones"))
+    return pairs
+
+
+def _crowds(path: AnswerPath, values: dict[str, tuple[Value, ...]]) -> list[Neighbours]:
+    """Crowds of units that are all alike, in which one unit more moves the numbers most.
+
+    A crowd's size is doubled, and between two sizes the half is searched in which the numbers move further: what
+    happens at one size alone, such as a step that a solver takes from there on, is found without trying all sizes.
+    """
+    bound, pairs = path.example.most_records_per_unit, []
+    for end, record in _ends(values).items():
+        unit = (record,) * bound
+        moved = _Moves(path, unit)
+        steepest = max((moved.steepest(2**power) for power in range(CROWD.bit_length() - 1)), key=moved.between)
+        pairs.append(Neighbours((unit,) * steepest[0], unit, f"all alike, with {end} values"))
+    return pairs
+
+
+@dataclass
+class _Moves:
+    """How far the exact numbers of crowds of different sizes are from each other."""
+
+    path: AnswerPath
+    unit: Unit
+    answers: dict[int, tuple[Numbers, NoNoise] | None] = field(default_factory=dict)
+
+    def between(self, sizes: tuple[int, int]) -> float:
+        """Return the distance of two crowds' numbers, as `score_of`."""
+        for size in sizes:
+            if size not in self.answers:
+                self.answers[size] = _answered(self.path, (self.unit,) * size)
+        return distance(*(self.answers[size] for size in sizes))
+
+    def steepest(self, size: int) -> tuple[int, int]:
+        """Return two successive sizes, from this to its double, between which the numbers move far."""
+        low, high = size, 2 * size
+        while high - low > 1:
+            halves = (low, (low + high) // 2), ((low + high) // 2, high)
+            low, high = max(halves, key=self.between)
+        return low, high
+
+
+def score_of(path: AnswerPath, pair: Neighbours) -> float:
+    """Return the `distance` of the exact numbers of two data sets.
+
+    If a kind samples its own law, it is the largest log ratio of a draw's counts on the two sides.
     """
     fewer, more = (_answered(path, units) for units in pair.sets)
+    sampled = fewer is not None and more is not None and fewer[1].own_sampler and more[1].own_sampler
+    if sampled and path.copies == 1 < path.example.copies:
+        return score_of(replace(path, copies=min(path.example.copies, SAMPLED)), pair)
+    if sampled and path.copies > 1 and fewer is not None and more is not None and fewer[0].shape == more[0].shape:
+        return _likelier(fewer[0], more[0])
+    return distance(fewer, more)
+
+
+def distance(fewer: tuple[Numbers, NoNoise] | None, more: tuple[Numbers, NoNoise] | None) -> float:
+    """Return the distance of exact numbers, each in scales of its noise; infinite if only one data set is answered.
+
+    For additive noise this is the loss, for other laws a hint.
+    """
     if fewer is None or more is None:
         return 0.0 if fewer is more else math.inf
     (fewer_numbers, fewer_noise), (more_numbers, more_noise) = fewer, more
-    if fewer_noise.own_sampler and more_noise.own_sampler and path.copies == 1 < path.example.copies:
-        return score_of(replace(path, copies=min(path.example.copies, SAMPLED)), pair)
     if fewer_numbers.shape != more_numbers.shape:
         return math.inf
     if fewer_noise.chosen and len(fewer_noise.chosen) == len(more_noise.chosen) == fewer_numbers.size:
@@ -106,8 +184,6 @@ def score_of(path: AnswerPath, pair: Neighbours) -> float:
             hinted_loss(scores, other_scores, law) if law == other_law else math.inf
             for (scores, law), (other_scores, other_law) in pairs
         )
-    if fewer_noise.own_sampler and path.copies > 1:
-        return _likelier(fewer_numbers, more_numbers)
     return float(np.sum(np.abs(fewer_numbers - more_numbers) / _scales(fewer_numbers, fewer_noise, more_noise)))
 
 
@@ -163,11 +239,12 @@ def _random_pair(
     """A random pair; bits of `index` choose whether its units are alike and how many records the unit has."""
     bound, count = example.most_records_per_unit, OTHERS[index % len(OTHERS)]
     alike, same_cell = bool(index & 4), bool(index & 8)
-    unit = _unit(values, rng, int(rng.integers(1, bound + 2)) if index & 16 else bound, same=same_cell)
+    unit = _unit(values, rng, int(rng.integers(1, 2 * bound + 2)) if index & 16 else bound, same=same_cell)
     if alike:
         units: tuple[Unit, ...] = ((unit[0],),) * count
     else:
-        units = tuple(_unit(values, rng, int(rng.integers(1, bound + 1)), same=False) for _ in range(count))
+        most = bound + 1 if bound > 1 else 1
+        units = tuple(_unit(values, rng, int(rng.integers(1, most + 1)), same=False) for _ in range(count))
     about = "all alike" if alike else "scattered"
     return Neighbours(units, unit if bound > 1 else unit[:1], about)
 

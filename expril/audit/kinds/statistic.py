@@ -108,6 +108,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             Estimate("logistic_coefficient", ("x", "y"), Grid(-1.0, 1.0, POINTS - 1)),
             bound=3,
         ),
+        _example(
+            "the mean of blocks' upper quartiles, three records a unit, which are all in one block",
+            AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
+            Estimate("upper_quartile", ("x",), _GRID),
+            bound=3,
+        ),
     ),
     "aggregate_median": (
         _example(
