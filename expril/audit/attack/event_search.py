@@ -1,11 +1,13 @@
 """The search for an event: the set of outcomes that tells two inputs apart best, by the first half of a game's draws.
 
-Each statistic of `statistics_for` proposes events: values at least or at most something, between or outside of two
-places, and sets of values that came more often under one input. `promise` scores them all on one scale.
+Each statistic of `statistics_for` and `structures_for` proposes events: values at least or at most something, between
+or outside of two places, and sets of values that came more often under one input, down to values that came once.
+`promise` scores them all on one scale.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from expril.audit.attack.game_statistics import (
     statistics_for,
 )
 from expril.audit.attack.loss_bounds import promise
+from expril.audit.attack.structure_statistics import structures_for
 
 _SHOWN, _SHOWN_OF = 3, 2000
 
@@ -109,7 +112,7 @@ LEAST = 20
 BETTER = 0.01
 """Least advantage in score of a later candidate over an earlier one, which is simpler."""
 _CUTS, _ENDS = 160, 24
-_FREQUENT = 5
+_SPARSE = 20
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,20 @@ class _Counts:
     strict: float  # error rate of the choice
     delta: float
 
+    @property
+    def parts(self) -> list[int]:
+        """The parts that score: not the first, if the statistic was learned on it."""
+        return [1] if self.statistic.learned else [0, 1]
+
+    @property
+    def draws(self) -> float:
+        """Draws of each input in these parts."""
+        return float(self.more[:, self.parts].sum())
+
     def promises(self, inside: NDArray[np.float64], outside: NDArray[np.float64]) -> NDArray[np.float64]:
         """`promise` of events with these counts; minus infinity for events that came too rarely."""
-        draws = round(float(self.more.sum()))
-        return np.where(inside >= LEAST, promise(inside, outside, draws, self.strict, self.delta), -np.inf)
+        promised = promise(inside, outside, round(self.draws), self.strict, self.delta)
+        return np.where(inside >= LEAST, promised, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -141,7 +154,6 @@ class Choice:
 
 @dataclass
 class _Best:
-    draws: int  # of each input
     delta: float
     promised: float = -np.inf
     choice: Choice | None = None
@@ -149,9 +161,8 @@ class _Best:
     def beaten_by(self, promised: float) -> bool:
         return promised > self.promised + (BETTER if self.choice else 0.0)
 
-    def take(self, promised: float, event: Event, side: int, inside: float) -> None:
+    def take(self, promised: float, event: Event, side: int, share: float) -> None:
         if self.beaten_by(promised):
-            share = inside / self.draws
             other = max(share - self.delta, 0.0) * float(np.exp(-max(promised - 10, 0.0)))
             self.promised, self.choice = promised, Choice(event, side, (share, other))
 
@@ -166,46 +177,58 @@ def choose_event(
     claimed, which each event has for free.
     """
     half = len(first) // 2
-    rows = np.concatenate((first, second))
-    parts = np.cumsum((half, len(first) - half, half))
-    best = _Best(len(first), delta)
+    rows = np.asfortranarray(np.concatenate((first, second)))
+    sizes = (half, len(first) - half) * 2
+    best = _Best(delta)
     last: tuple[Function | None, NDArray[Any]] = (None, np.empty(0))
-    for statistic in statistics_for(first[:half], second[:half], own_statistics):
+    learning = first[:half], second[:half]
+    for statistic in chain(statistics_for(*learning, own_statistics), structures_for(*learning)):
         values = last[1] if statistic.function is last[0] else statistic.of(rows)
         last = statistic.function, values
-        cells = fit_cells(values) if statistic.ordered else _frequent(values)
-        if not len(cells.lowest):
-            continue
-        table = np.stack([cells.count(part) for part in np.split(values, parts)], 1).astype(float)
-        sides = (table[:, :2], table[:, 2:])
-        for side in (0, 1):
-            counts = _Counts(statistic, cells, side, sides[side], sides[1 - side], error_rate / CAUTION, delta)
-            if statistic.ordered:
-                _take_intervals(counts, best)
-            if not statistic.learned:
-                _take_likelier(counts, best)
+        for cells, table in _tables(statistic, values, sizes):
+            sides = (table[:, :2], table[:, 2:])
+            for side in (0, 1):
+                counts = _Counts(statistic, cells, side, sides[side], sides[1 - side], error_rate / CAUTION, delta)
+                if statistic.ordered and len(cells.lowest) <= MOST_VALUES:
+                    _take_intervals(counts, best)
+                if not statistic.learned:
+                    _take_likelier(counts, best)
     return best.choice
 
 
-def _frequent(values: NDArray[Any]) -> Cells:
-    """Make a cell for each value that came at least a few times, or for every value if all are close together."""
-    if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
-        return fit_cells(values)
-    distinct, counts = np.unique(values, return_counts=True)
-    return Cells(distinct[counts >= _FREQUENT], exact=True)
+def _tables(
+    statistic: Statistic, values: NDArray[Any], sizes: tuple[int, ...]
+) -> Iterator[tuple[Cells, NDArray[np.float64]]]:
+    """Yield cells and (m + 1, 4) counts of each: in the two parts of the first input, and of the second.
+
+    Intervals take few cells. Where values repeat, each has a cell of its own beside: one that came under one input only
+    may tell it.
+    """
+    cells = fit_cells(values) if statistic.ordered else None
+    if cells is None and values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
+        cells = fit_cells(values)
+    if cells is not None:
+        parts = np.split(values, np.cumsum(sizes)[:-1])
+        yield cells, np.stack([cells.count(part) for part in parts], 1).astype(float)
+    if statistic.learned or (cells is not None and cells.exact):
+        return
+    order = np.argsort(values)
+    ordered = values[order]
+    new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    if len(values) - int(new.sum()) < LEAST:
+        return
+    part_of = np.repeat(np.arange(len(sizes)), sizes)[order]
+    place = np.cumsum(new) - 1
+    table = np.bincount(place * len(sizes) + part_of, minlength=(int(place[-1]) + 2) * len(sizes))
+    yield Cells(ordered[new], exact=True), table.reshape(-1, len(sizes)).astype(float)
 
 
 def _take_intervals(counts: _Counts, best: _Best) -> None:
     """Consider events "at least" and "at most", and fewer events between two values and outside of them.
 
-    They are scored on both parts. If the statistic was learned on the first part, they are scored on the second alone,
-    with doubled counts.
+    They are scored on both parts, or on the second alone if the statistic was learned on the first.
     """
-    more, fewer = counts.more[:-1], counts.fewer[:-1]
-    weights = np.ones(2)
-    if counts.statistic.learned:
-        weights = np.array([0.0, counts.more.sum() / max(1.0, counts.more[:, 1].sum())])
-    more_sums, fewer_sums = _sums(more @ weights), _sums(fewer @ weights)
+    more_sums, fewer_sums = (_sums(table[:-1, counts.parts].sum(1)) for table in (counts.more, counts.fewer))
     last = len(more_sums) - 1
     every = np.unique(np.concatenate((_crossings(more_sums, _CUTS), _crossings(fewer_sums, _CUTS), [0, last])))
     for low, high in ((every, np.full_like(every, last)), (np.zeros_like(every), every), _pairs(more_sums, fewer_sums)):
@@ -240,7 +263,7 @@ def _take_best(
         below=not exact,
         outside=outside,
     )
-    best.take(float(promised[top]), event, counts.side, float(tallies[0][top]))
+    best.take(float(promised[top]), event, counts.side, float(tallies[0][top]) / counts.draws)
 
 
 def _take_likelier(counts: _Counts, best: _Best) -> None:
@@ -259,10 +282,12 @@ def _take_likelier(counts: _Counts, best: _Best) -> None:
     promised = counts.promises(inside, outside)
     top = int(np.argmax(promised))
     if best.beaten_by(float(promised[top])):
-        # Both parts together, halved, so that the pseudo-counts weigh as they did in each.
-        learned = np.log((more.sum(1) / 2 + 1) / (fewer.sum(1) / 2 + 1))
+        # Both parts together, halved, so that the pseudo-counts weigh as they did in each; where most values came once
+        # or twice, what came once in both is as telling as what came once in either.
+        parts = 2 if float((more + fewer).sum()) > _SPARSE * len(more) else 1
+        learned = np.log((more.sum(1) / parts + 1) / (fewer.sum(1) / parts + 1))
         event = Likelier(counts.statistic, counts.cells, learned, float(cuts[top]))
-        best.take(float(promised[top]), event, counts.side, float(inside[top]))
+        best.take(float(promised[top]), event, counts.side, float(inside[top]) / counts.draws)
 
 
 def _sums(counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expril.audit.attack.event_search import Choice, Event, Likelier, choose_event
-from expril.audit.attack.game_statistics import Function, Mechanism, Rows, draw
+from expril.audit.attack.game_statistics import Function, Mechanism, Rows, Stand, draw
 from expril.audit.attack.loss_bounds import loss_bound
 from expril.audit.results import Attack, Spread
 from protocol.errors import ConfigurationError, printable
@@ -64,12 +64,15 @@ def play(
         raise ConfigurationError(f"an error rate of {error_rate} is none; take one between 0 and 1, such as 0.05")
     half, free = draws // 2, float_above(claim_delta)
     search_rows = draw_both(first, second, half)
+    stand = Stand.for_rows(*search_rows)
+    search_rows = stand.of(search_rows[0]), stand.of(search_rows[1])
     choice = choose_event(*search_rows, error_rate, statistics or {}, delta=free)
     proof_rows = draw_both(first, second, draws - half)
     if proof_rows[0].shape[1] != search_rows[0].shape[1] or proof_rows[0].dtype != search_rows[0].dtype:
         raise ConfigurationError("outcomes change their length or type from call to call; give rows of one form")
     bound, words, shares = 0.0, "no event came often enough to learn from", (0.0, 0.0)
     if choice is not None:
+        proof_rows = stand.of(proof_rows[0]), stand.of(proof_rows[1])
         bound, words, shares = _prove(choice, proof_rows, error_rate, free)
     return Attack(
         claimed=claim,
@@ -78,7 +81,7 @@ def play(
         error_rate=error_rate,
         draws=draws,
         neighbours=neighbours,
-        event=words,
+        event=f"{words}{stand.words}",
         shares=shares,
         spread=None if choice is None else spread_of(choice.event, *proof_rows),
     )

@@ -21,10 +21,10 @@ Mechanism = Callable[[int], NDArray[Any]]
 
 
 def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
-    """(count, k) outcomes as int64 or float64; truth values become 0 and 1.
+    """(count, k) outcomes as int64 or float64; truth values become 0 and 1. A float may be infinite, or no number.
 
     Raises:
-        ConfigurationError: the outcomes are not finite numbers, or not one row for each draw.
+        ConfigurationError: the outcomes are no numbers, none is finite, or they are not one row for each draw.
     """
     outcomes = np.asarray(mechanism(count))
     if outcomes.ndim not in (1, 2) or outcomes.shape[0] != count or 0 in outcomes.shape:
@@ -38,11 +38,43 @@ def draw(mechanism: Mechanism, count: int, name: str = "the mechanism") -> Rows:
         rows: Rows = outcomes.astype(np.int64)
     elif outcomes.dtype.kind == "f":
         rows = outcomes.astype(np.float64)
-        if not np.isfinite(rows).all():
-            raise ConfigurationError(f"{name}: an outcome is not finite; give such outcomes a number of their own")
+        if not np.isfinite(rows).any():
+            raise ConfigurationError(f"{name}: its outcomes are not finite; give such outcomes a number of their own")
     else:
         raise ConfigurationError(f"{name}: outcomes are of type {outcomes.dtype}; give whole or floating numbers")
     return np.asfortranarray(rows.reshape(count, -1))  # it is read column by column
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Finite numbers beyond all others that stand for what is infinite, and for what is no number."""
+
+    nan: float
+    low: float  # for minus infinity
+    high: float  # for infinity
+    needed: bool  # whether such outcomes came in the half that is searched
+
+    @classmethod
+    def for_rows(cls, *samples: Rows) -> "Stand":
+        """Numbers that suit samples of which some numbers are finite."""
+        finite = [rows[np.isfinite(rows)] for rows in samples]
+        low, high = float(min(map(np.min, finite))), float(max(map(np.max, finite)))
+        width = min(max(high - low, 1.0), LARGEST)
+        needed = sum(map(len, finite)) < sum(rows.size for rows in samples)
+        return cls(low - 3 * width, low - 2 * width, high + 2 * width, needed)
+
+    def of(self, rows: Rows) -> Rows:
+        """The rows with these numbers in place of others."""
+        if rows.dtype.kind != "f" or np.isfinite(rows).all():
+            return rows
+        return np.asfortranarray(np.nan_to_num(rows, nan=self.nan, posinf=self.high, neginf=self.low))
+
+    @property
+    def words(self) -> str:
+        """What an event's description says of it."""
+        return (
+            f" ({self.nan:.6g} stands for NaN, {self.low:.6g} for -inf, {self.high:.6g} for inf)" if self.needed else ""
+        )
 
 
 MOST_VALUES = 4096
@@ -86,10 +118,8 @@ class Cells:
 
 def fit_cells(values: NDArray[Any]) -> Cells:
     """Make cells that suit the values, (n,)."""
-    if values.dtype.kind == "i":
-        low, high = int(values.min()), int(values.max())
-        if high - low < MOST_VALUES:
-            return Cells(np.arange(low, high + 1), exact=True)
+    if values.dtype.kind == "i" and int(values.max()) - int(values.min()) < MOST_VALUES:
+        return Cells(np.arange(values.min(), values.max() + 1), exact=True)
     ordered = np.sort(values)
     new = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     if len(new) < MOST_VALUES:
@@ -144,18 +174,17 @@ def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Funct
         yield Statistic(name, function)
         yield Statistic(name, function, ordered=False)
     columns = first.shape[1]
+    ranked = rank_columns(first, second)
     scale = np.maximum(np.abs(first.astype(float)).max(0), np.abs(second.astype(float)).max(0))
     scale = np.where(scale > 0, scale, 1.0)
     first_scaled, second_scaled = first / scale, second / scale
-    apart = _apart(first_scaled, second_scaled)
-    ranked = np.argsort(-(np.abs(apart) + np.abs(_wider(first_scaled, second_scaled))), kind="stable").tolist()
     chosen = sorted(ranked[:MOST_COORDINATES])
     for column in chosen:
-        yield Statistic(_name(column, columns), _column(column))
+        yield Statistic(column_name(column, columns), _column(column))
     if columns > 1:
         yield Statistic("the whole outcome", hash_rows, ordered=False, columns=tuple(range(columns)))
         summed = sorted(ranked[:MOST_SUMMED])
-        yield from _sums(first_scaled, second_scaled, scale, apart, summed)
+        yield from _sums(first_scaled, second_scaled, scale, _apart(first_scaled, second_scaled), summed)
         yield Statistic("the sum of logarithms of the numbers' ratios", evidence(first, second, summed), learned=True)
         yield Statistic("the largest number", lambda rows: rows.max(1))
         yield Statistic("the smallest number", lambda rows: rows.min(1))
@@ -166,6 +195,15 @@ def statistics_for(first: Rows, second: Rows, own_statistics: Mapping[str, Funct
         yield from _low_parts(column, columns, first.dtype.kind)
     if columns > 1 and first.dtype.kind == "f":
         yield Statistic("the finest last bit in the outcome", _finest_bit)
+
+
+def rank_columns(first: Rows, second: Rows) -> list[int]:
+    """Return all columns; those whose means and variances differ most between the inputs come first."""
+    scale = np.maximum(np.abs(first.astype(float)).max(0), np.abs(second.astype(float)).max(0))
+    scale = np.where(scale > 0, scale, 1.0)
+    first_scaled, second_scaled = first / scale, second / scale
+    differing = np.abs(_apart(first_scaled, second_scaled)) + np.abs(_wider(first_scaled, second_scaled))
+    return [int(column) for column in np.argsort(-differing, kind="stable")]
 
 
 def hash_rows(rows: Rows) -> NDArray[np.int64]:
@@ -193,7 +231,8 @@ def _wider(first: Rows, second: Rows) -> NDArray[np.float64]:
     return np.asarray(np.log((first_variance + floor) / (second_variance + floor)) * np.sqrt(len(first)) / 2)
 
 
-def _name(column: int, columns: int) -> str:
+def column_name(column: int, columns: int) -> str:
+    """A column in words."""
     return "the outcome" if columns == 1 else f"number {column}"
 
 
@@ -269,10 +308,11 @@ def _differences(first: NDArray[np.float64], second: NDArray[np.float64], chosen
     best = [np.argsort(-by[upper], kind="stable")[: MOST_PAIRS // 2].tolist() for by in (apart, related)]
     for pair in dict.fromkeys(best[0] + best[1]):
         a, b = chosen[upper[0][pair]], chosen[upper[1][pair]]
-        yield Statistic(f"number {a} less number {b}", _difference(a, b))
+        yield Statistic(f"number {a} less number {b}", difference(a, b))
 
 
-def _difference(a: int, b: int) -> Function:
+def difference(a: int, b: int) -> Function:
+    """The difference of two columns."""
     return lambda rows: rows[:, a] - rows[:, b]
 
 
@@ -318,7 +358,7 @@ def _joint(first: _Bins, second: _Bins) -> Function:
 
 
 def _low_parts(column: int, columns: int, kind: str) -> Iterator[Statistic]:
-    name = _name(column, columns)
+    name = column_name(column, columns)
     if kind == "i":
         yield Statistic(f"{name} modulo 60", lambda rows: np.asarray(rows[:, column] % 60), ordered=False)
         return

@@ -139,24 +139,23 @@ def promise(
     """Return (m,) scores of events, of which the best is chosen: about `loss_bound` plus 10 if that is positive.
 
     Otherwise the score is a hundredth of the difference P - Q - delta in standard errors, so that the event nearest to
-    a proof still wins. Limits of P and Q (Wilson 1927) are put together for the ratio (Donner and Zou 2012).
+    a proof still wins. The bound is that of two Poisson counts, by Paulson's approximation (1942) of a quantile of F;
+    binomial counts vary less, which shrinks the normal quantile.
 
     `more`: (m,) counts under the input that each event favours; `fewer`: (m,) counts under the other input; `draws`: of
     each input; `error_rate`: the smaller it is, the lower rare events score, as they may come often by chance.
     """
     quantile = -float(ndtri(error_rate))
-    chance, other = np.minimum(more / draws, 1), np.minimum((fewer + 0.5) / draws, 1)
-    lower, upper = _wilson(chance, draws, -quantile), _wilson(other, draws, quantile)
-    tiny = 1e-300
-    ratio = np.log(np.maximum(chance - delta, tiny) / other)
-    down = ratio - np.log(np.maximum(lower - delta, tiny) / other)
-    bounds = ratio - np.hypot(down, np.log(upper / other))
-    spread = np.sqrt(np.maximum(chance * (1 - chance) + other * (1 - other), 1 / draws) / draws)
+    more, fewer = np.minimum(more, draws), np.minimum(fewer, draws)
+    surplus = np.maximum(more - delta * draws, 1e-9)
+    steady = surplus * surplus / np.maximum(more, 1e-9)  # the Poisson count whose relative error is that of the surplus
+    square = quantile**2 * np.maximum(1 - 2 * more * fewer / (draws * np.maximum(more + fewer, 1)), 1 / draws)
+    c, d = 1 / (9 * (fewer + 1)), 1 / (9 * np.maximum(steady, 1e-3))
+    under = (1 - d) ** 2 - d * square
+    root = np.sqrt(np.maximum((1 - c) ** 2 * d + (1 - d) ** 2 * c - c * d * square, 0))
+    cube = ((1 - c) * (1 - d) + np.sqrt(square) * root) / np.maximum(under, 1e-9)
+    bounds = np.where(under > 0, np.log(surplus / (fewer + 1)) - 3 * np.log(np.maximum(cube, 1e-9)), -np.inf)
+    chance, other = more / draws, (fewer + 0.5) / draws
+    spread = np.sqrt(np.maximum(chance * (1 - chance) + other * np.maximum(1 - other, 0), 1 / draws) / draws)
     errors = (chance - other - delta) / spread
     return np.asarray(np.where(bounds > 0, 10 + bounds, np.minimum(errors / 100, 1)))
-
-
-def _wilson(share: NDArray[np.float64], draws: int, quantile: float) -> NDArray[np.float64]:
-    square = quantile * quantile / draws
-    middle, root = share + square / 2, np.sqrt(share * (1 - share) / draws + square / (4 * draws))
-    return np.asarray(np.clip((middle + quantile * root) / (1 + square), 1e-300, 1))
