@@ -716,7 +716,9 @@ def test_blocks_of_rows_are_caught_and_lose_what_is_told():
     assert result.caught
     assert 3 < result.attack.lower_bound < broken.rows_truth() == 4
     path = replace(broken.rows_path(), copies=1)
-    assert enumerate_loss(path, AUDITS["statistic"], broken.rows_pair()).loss == pytest.approx(4, abs=1e-9)
+    (first, noise), (second, _) = (path.exact(units)[1].handed[0] for units in broken.rows_pair().sets)
+    assert loss_of_vectors(first, second, [noise.scale]).loss == pytest.approx(4, abs=1e-9)
+    assert strayed_calls(path, AUDITS["statistic"], broken.rows_pair())
 
 
 def test_what_is_shipped_holds_on_the_same_records():

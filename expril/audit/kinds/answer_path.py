@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from curator_node.answering import Answerer, CuratorQuestion, Seat
 from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
-from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record
+from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record, table_of
 from expril.audit.kinds.kind_audit import Asking, AuditQuery, Case, Example, Handed, Lead, Observation, Trace
 from protocol.envelopes import LABEL, SigningKey
 from protocol.noise import DiscreteLaplace, NoisyMax
@@ -229,19 +229,19 @@ class AnswerPath:
 
     def case(self, units: tuple[Unit, ...]) -> Case:
         """Return all that the claimed law of the release on these records may depend on."""
-        dataset, bodies = self.hold(units, self.example), ()
+        dataset = self.hold(units, self.example)
 
         def trace(released: Sequence[NDArray[np.int64]] = ()) -> Trace:
             noise = NoNoise(released=released)
             numbers = self.observe(dataset, noise)[0].numbers
             return Trace(numbers.ravel(), tuple(exact for exact, _ in noise.handed))
 
-        if self.example.company is None:
-            bodies = tuple(
-                self._body(Turn(self.planned, 0, number), data)
-                for number, data in enumerate(_query_of(self.example.ask, self.copies).bodies)
-            )
-        return Case(self.planned, bodies, self.example.schema, self.example.most_records_per_unit, dataset, trace)
+        bodies = tuple(
+            self._body(Turn(self.planned, 0, number), data)
+            for number, data in enumerate(_query_of(self.example.ask, self.copies).bodies)
+        )
+        schema, bound = self.example.schema, self.example.most_records_per_unit
+        return Case(self.planned, bodies, schema, bound, table_of(units, schema), dataset, trace)
 
     def draws(self, units: tuple[Unit, ...], number: int, width: int) -> Numbers:
         """Draw the numbers of one copy several times with real noise: (number, width).

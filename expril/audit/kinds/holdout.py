@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from expril.audit.kinds.kind_audit import Asking, AuditQuery, Company, Example, KindAudit, Lead, Observation, Value
+from expril.audit.kinds.claimed_records import ClaimedRecords
+from expril.audit.kinds.holdout_law import NUMBERS, HoldoutLaw
+from expril.audit.kinds.kind_audit import (
+    Asking,
+    AuditQuery,
+    Case,
+    Company,
+    Example,
+    KindAudit,
+    Lead,
+    Observation,
+    Value,
+)
 from protocol.codec import decode, encode
 from protocol.envelopes import SigningKey, digest
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature
@@ -20,8 +32,6 @@ RESOLUTION = 100
 DRAWS = 2_000
 """Draws from each set of records. Each takes several calls of exact noise, and so milliseconds."""
 PAIRS = 80
-NUMBERS = 4
-"""Numbers that a turn releases."""
 
 _SCHEMA = Schema((NumericAttribute("x", -4.0, 4.0),), "outcome", ("no", "yes"))
 _MAP = FeatureMap((NumericFeature("x", 0.0, 1.0, 1.0),))
@@ -134,6 +144,17 @@ class HoldoutAudit(KindAudit):
                     running = "no instance is left" if instance > planned.answers else f"instance {instance} runs"
                     raise ValueError(running)
                 instance += 1
+
+    def claimed_law(self, case: Case) -> HoldoutLaw:
+        """Return the joint law of all turns, from each hypothesis' predictions of the records that count."""
+        records = ClaimedRecords.of(case.frame, case.schema, case.most_records_per_unit)
+        correct = [int((body.hypothesis.predict(records.records) == records.labels).sum()) for body in case.bodies]
+        return HoldoutLaw(
+            case.planned,
+            tuple(body.estimate for body in case.bodies),
+            tuple((len(records.labels) - right, right) for right in correct),
+            case.planned.instance_cost(case.most_records_per_unit),
+        )
 
     def view_planned(self, planned: PlannedHoldout, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curator_node.records.dataset import PrivateDataset
@@ -208,10 +209,11 @@ class Case:
     """
 
     planned: Any
-    bodies: tuple[Any, ...]  # checked bodies of all turns, in order; none if a company leads the question
+    bodies: tuple[Any, ...]  # checked bodies of all turns, in order; none if only a company knows them
     schema: Schema
     most_records_per_unit: int
-    dataset: PrivateDataset  # the records, as the curator holds them
+    frame: pl.DataFrame  # the records as a steward's table, which names their units
+    dataset: PrivateDataset  # the same as the curator holds them
     trace: Callable[[Sequence[NDArray[np.int64]]], Trace]
     """Runs the curator's code. What is given is what comes back of its first calls for noise, in order; of later ones
     the exact numbers come back, and of a choice the place of the largest score."""

@@ -1,12 +1,20 @@
 """Questions of `sample` for an auditor: a table of few cells where one record says much, and a network's density."""
 
+import decimal
+import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from expril.audit.kinds.kind_audit import AuditQuery, Example, KindAudit, unpacked
+import numpy as np
+from numpy.typing import NDArray
+
+from curator_node.kinds.sample import density_of
+from expril.audit.kinds.exact import DIGITS, Outcomes
+from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, unpacked
 from protocol.codec import decode, encode
-from protocol.errors import printable
+from protocol.errors import ConfigurationError, printable
 from protocol.grids import Axis, LevelAxis, NumberAxis
 from protocol.kinds.sample import EXPONENT_STEPS, SAMPLE, PlannedSample, SampleBody, SampleRelease
 from protocol.rationals import Rational
@@ -63,6 +71,35 @@ EXAMPLES = (
 )
 
 
+MOST_CELLS = 2**12
+
+
+def mollified(
+    planned: PlannedSample, schema: Schema, exponent: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+) -> Outcomes:
+    """Return the law of one record: proportional to Q_0 exp(E), on all cells of a grid of at most 2^12.
+
+    `exponent`: (n, d) cells -> (n,) E in steps of epsilon / 2^16. It may be anything; beyond the planned reach, on either
+    side of 0, it counts as that.
+    """
+    base, epsilon, reach = planned.base_law(schema), planned.epsilon.fraction, planned.reach
+    if math.prod(base.sizes) > MOST_CELLS:
+        raise ConfigurationError(f"a grid of more than {MOST_CELLS} cells is not enumerated; ask for fewer")
+    cells = [tuple(map(int, cell)) for cell in np.ndindex(*base.sizes)]
+    # One by one: equal cells have equal exponents wherever they stand.
+    steps = [max(-reach, min(reach, int(exponent(np.array([cell]))[0]))) for cell in cells]
+    weights = [math.prod(int(axis[at]) for axis, at in zip(base.weights, cell, strict=True)) for cell in cells]
+    with decimal.localcontext(DIGITS):
+        unit = Decimal(epsilon.numerator) / Decimal(4 * EXPONENT_STEPS * epsilon.denominator)
+        masses = [weight * (step * unit).exp() for weight, step in zip(weights, steps, strict=True)]
+        total = sum(masses, Decimal(0))
+        defined = {cell: mass / total for cell, mass in zip(cells, masses, strict=True)}
+    logs = base.log_masses(np.array(cells)) + np.array(steps) * (float(epsilon) / (4 * EXPONENT_STEPS))
+    shares = np.exp(logs - logs.max())
+    tabled = dict(zip(cells, (shares / shares.sum()).tolist(), strict=True))
+    return Outcomes(defined, tabled, "the cell of a record")
+
+
 class SampleAudit(KindAudit):
     """The auditor's half of `sample`: k synthetic records cost k epsilon, or less by a smaller reach."""
 
@@ -71,6 +108,10 @@ class SampleAudit(KindAudit):
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions that attack all that the kind releases."""
         return {"": EXAMPLES}
+
+    def claimed_law(self, case: Case) -> Outcomes:
+        """Return the law of one record. Its exponents are those that the curator learnt: they may be anything."""
+        return mollified(case.planned, case.schema, density_of(case.planned, case.dataset, case.schema).steps_of)
 
     def view_planned(self, planned: PlannedSample, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost, which does not depend on the contribution bound, and the axes."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from expril.audit.kinds.exact import NoisyChoice, NoisyNumbers
+from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, Law, Value, unpacked
+from expril.audit.kinds.statistic_law import law_of
 from protocol.codec import decode, encode
 from protocol.errors import printable
 from protocol.kinds.statistic import STATISTIC, PlannedStatistic, StatisticBody, StatisticRelease
@@ -104,8 +105,14 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         ),
         _example(
             "the mean of blocks' coefficients, three records a unit",
+            AggregateMean(2, POINTS, Rational(POINTS, 1)),
+            Estimate("logistic_coefficient", ("x", "y"), Grid(-1.0, 1.0, POINTS)),  # 0 is one of its points
+            bound=3,
+        ),
+        _example(
+            "the mean of blocks' upper quartiles, three records a unit",
             AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
-            Estimate("logistic_coefficient", ("x", "y"), Grid(-1.0, 1.0, POINTS - 1)),
+            Estimate("upper_quartile", ("x",), _GRID),
             bound=3,
         ),
         _example(
@@ -117,7 +124,10 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ),
     "aggregate_median": (
         _example(
-            "the median of blocks' medians", AggregateMedian(4, Rational(2, 1)), Estimate("median", ("x",), _GRID)
+            "the median of blocks' medians, three records a unit",
+            AggregateMedian(4, Rational(2, 1)),
+            Estimate("median", ("x",), _GRID),
+            bound=3,
         ),
     ),
     "features": (
@@ -137,21 +147,18 @@ class StatisticAudit(KindAudit):
 
     kind = STATISTIC
 
-    def claimed_law(self, case: Case) -> Law | None:
-        """Return a noisy choice by the curator's exact scores, or the exact sum of its blocks with noise."""
-        method = case.planned.method
-        if isinstance(method, Smooth) or (isinstance(method, Features) and method.chosen > 1):
-            return None
-        (quantity,) = case.trace(()).handed
-        return (
-            NoisyNumbers.of(quantity, method.law)
-            if isinstance(method, AggregateMean)
-            else NoisyChoice(quantity, method.law)
-        )
-
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by method, and one with awkward values."""
         return EXAMPLES
+
+    def claimed_law(self, case: Case) -> Law | None:
+        """Return the law of one statistic, from the records that count; None for an estimator that is not computed."""
+        records = ClaimedRecords.of(case.frame, case.schema, case.most_records_per_unit)
+        (body,) = case.bodies
+        laws = [
+            law_of(item, case.planned.method, records, case.most_records_per_unit) for item in dict.fromkeys(body.asked)
+        ]
+        return laws[0] if len(laws) == 1 else None
 
     def view_planned(self, planned: PlannedStatistic, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""

@@ -1,0 +1,105 @@
+"""Curators with one line changed, each of which an audit once let pass, or whose fault only some records show.
+
+Right answerers keep their law; `test_mechanism.py` and the shipped audit hold that. Here every change must be called a
+violation with fresh noise each time. Where draws tell, they do so at a rate of false alarms of 1e-9.
+"""
+
+import pytest
+
+from curator_node.kinds import ANSWERERS, holdout, statistic
+from curator_node.kinds.samples import learning
+from curator_node.kinds.statistics import quantiles
+from curator_node.records import dataset
+from expril.audit.attack.kinds import audit_kind
+from mutants import changed
+
+RELEASES = {
+    "comparison_noise_halved": (
+        "holdout",
+        "planned.comparison_law, COMPARISON",
+        "DiscreteLaplace(planned.comparison_law.scale / 2), COMPARISON",
+    ),
+    "no_noise_in_the_threshold": (
+        "holdout",
+        "compared < running.threshold",
+        "compared < planned.resolution * planned.threshold",
+    ),
+    "a_quarter_of_the_counts_noise": (
+        "holdout",
+        "bound, planned.count_law, COUNTS",
+        "bound, DiscreteLaplace(planned.count_law.scale / 4), COUNTS",
+    ),
+    "features_scored_twice": ("statistic/features", ".max(axis=1).sum()", ".max(axis=1).sum() * 2"),
+}
+"""Answerers, as (what is audited, the line, what stands there instead)."""
+PARTS = {
+    "smooth_sensitivity_ignores_c": (
+        "statistic/smooth",
+        quantiles,
+        "* most_records_per_unit * np.arange(1",
+        "* np.arange(1",
+    ),
+    "smooth_decay_four_times_too_fast": (
+        "statistic/smooth",
+        quantiles,
+        "factors = decay(beta)",
+        "factors = decay(4 * beta)",
+    ),
+    "smooth_sensitivity_starts_at_0": (
+        "statistic/smooth",
+        quantiles,
+        "np.arange(1, len(factors) + 1)",
+        "np.arange(0, len(factors))",
+    ),
+    "quantile_scores_twice": (
+        "statistic/quantile",
+        quantiles,
+        "= -np.maximum(0, np.maximum(too_high, too_low))",
+        "= -2 * np.maximum(0, np.maximum(too_high, too_low))",
+    ),
+    "blocks_by_record": (
+        "statistic/aggregate",
+        dataset,
+        "self._record_digests() if self._units is None else self._units",
+        "self._record_digests()",
+    ),
+    "medians_of_blocks_by_record": (
+        "statistic/aggregate_median",
+        dataset,
+        "self._record_digests() if self._units is None else self._units",
+        "self._record_digests()",
+    ),
+    "exponents_twice": (
+        "sample",
+        learning,
+        "below * np.uint64(epsilon.numerator)",
+        "below * np.uint64(2 * epsilon.numerator)",
+    ),
+}
+"""Parts of answerers, as (what is audited, the module, the line, what stands there instead)."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_broken_answerer_is_a_violation(name):
+    audited, old, new = RELEASES[name]
+    module = {"holdout": holdout, "statistic": statistic}[audited.partition("/")[0]]
+    kind = audited.partition("/")[0]
+    broken = getattr(changed(module, old, new), kind.upper())
+    result = audit_kind(audited, answerers={**ANSWERERS, kind: broken}, draws=20_000)
+    assert result.violation, result.verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARTS)
+def test_a_broken_part_of_an_answerer_is_a_violation(name, monkeypatch):
+    audited, module, old, new = PARTS[name]
+    broken = changed(module, old, new)
+    if module is dataset:
+        monkeypatch.setattr(dataset.PrivateDataset, "blocks", broken.PrivateDataset.blocks)
+    else:
+        for function in ("smooth_sensitivity", "rank_scores", "keep"):
+            if hasattr(module, function):
+                monkeypatch.setattr(module, function, getattr(broken, function))
+    result = audit_kind(audited, draws=20_000)
+    assert result.violation, result.verdict
