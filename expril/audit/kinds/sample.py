@@ -79,8 +79,8 @@ def mollified(
 ) -> Outcomes:
     """Return the law of one record: proportional to Q_0 exp(E), on all cells of a grid of at most 2^12.
 
-    `exponent`: (n, d) cells -> (n,) E in steps of epsilon / 2^16. It may be anything; beyond the planned reach, on either
-    side of 0, it counts as that.
+    `exponent`: (n, d) cells -> (n,) E in steps of epsilon / 2^16. It may be anything; beyond the planned reach, on
+    either side of 0, it counts as that.
     """
     base, epsilon, reach = planned.base_law(schema), planned.epsilon.fraction, planned.reach
     if math.prod(base.sizes) > MOST_CELLS:
