@@ -110,12 +110,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             bound=3,
         ),
         _example(
-            "the mean of blocks' upper quartiles, three records a unit",
-            AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
-            Estimate("upper_quartile", ("x",), _GRID),
-            bound=3,
-        ),
-        _example(
             "the mean of blocks' upper quartiles, three records a unit, which are all in one block",
             AggregateMean(2, POINTS - 1, Rational(POINTS - 1, 1)),
             Estimate("upper_quartile", ("x",), _GRID),
