@@ -103,6 +103,30 @@ class Replay:
         return self.spending.at_most
 
     @property
+    def most_charged(self) -> Fraction | None:
+        """The most that the study was charged, also by envelopes that were left out here; None if nothing bounds it.
+
+        Only the curator's final refusal of the plan, or its closing, ends a study.
+        """
+        if self.state is State.NEW:
+            return None
+        if self.state is State.REFUSED:
+            return Fraction(0)
+        if self.state is State.PROPOSED:
+            return self.plan_cost
+        return self.epsilon_at_most if self.state is State.CLOSED else self.epsilon_claimed
+
+    @property
+    def plan_cost(self) -> Fraction | None:
+        """Exact cost of the proposed plan; None if it cannot be computed here."""
+        if self.plan is None or self.card is None or self.not_installed:
+            return None
+        try:
+            return self.kinds.plan_cost(self.plan, self.card.most_records_per_unit)
+        except RemoteProtocolError:
+            return None
+
+    @property
     def not_installed(self) -> tuple[str, ...]:
         """Kinds in the plan that are not installed here; their costs are not checked."""
         return () if self.plan is None else tuple(map(printable, self.kinds.missing(self.plan)))
@@ -115,10 +139,14 @@ class Replay:
         """
         if self.not_installed:
             return f"query kind not installed: unproven, what it costs and releases: {', '.join(self.not_installed)}"
-        if self.state in (State.NEW, State.REFUSED, State.CLOSED):
+        if self.state in (State.REFUSED, State.CLOSED):
             return ""
+        if self.state is State.NEW:
+            return "it ends before any proposal; whether a plan was proposed, and what it was charged, is not shown"
         if self.state is State.PROPOSED:
-            return "the proposal was never answered; whether the plan was accepted is not shown"
+            cost = self.plan_cost
+            most = "" if cost is None else f": up to {cost} may have been charged"
+            return f"the proposal was never answered; whether the plan was accepted is not shown{most}"
         rest = self.epsilon_claimed - self.epsilon_spent
         if not rest:
             return ""

@@ -22,6 +22,7 @@ from expril.audit.results import (
     KindResult,
     StudyAttack,
 )
+from expril.audit.tables import bounded
 from expril.report.chart import (
     Axis,
     Key,
@@ -245,7 +246,7 @@ def rows_of(result: Recomputed) -> list[SpentRow]:
     for total in result.sums:
         if not total.learner and not total.version:
             name = total.curator.rpartition(", repeat ")[0] or total.curator
-            spending = (name, total.unit, written(total.claimed), written(total.at_most))
+            spending = (name, total.unit, written(total.claimed), bounded(total.at_most))
             alike[spending] = alike.get(spending, 0) + 1
     wrong = [*result.wrong, *result.unread]
     rows = [SpentRow(text.partition(": ")[0], "–", "–", "–", text, True) for text in wrong]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from expril.audit.recompute.sums import INFINITE
+from expril.audit.recompute.sums import INFINITE, UNKNOWN
 from expril.audit.recompute.verdicts import Recomputed, RunProof
 from expril.audit.results import Check, ControlResult, KindResult, StudyAttack
 from expril.report.table import Cell, Column, Table, Written, attributes, judged, strong, text_table
@@ -45,7 +45,7 @@ def transcript_table(proof: RunProof) -> Written:
     for item in proof.transcripts:
         proven: tuple[object, ...] = ("", "", "", "")
         if item.proof is not None:
-            spent = _spent(item.proof.epsilon_spent, item.proof.epsilon_at_most)
+            spent = _spent(item.proof.epsilon_spent, item.at_most)
             proven = (written(item.proof.epsilon_claimed), spent, item.proof.releases, item.proof.state)
         entry = item.entry
         key = keys.get(("curator", entry.curator, entry.repeat))
@@ -92,8 +92,13 @@ def sum_table(result: Recomputed) -> Written:
     return text_table("epsilon, recomputed", headings, rows, note=note)
 
 
-def _spent(least: Fraction, most: Fraction) -> str:
-    return written(least) + (f" to {written(most)}" if most != least else "")
+def _spent(least: Fraction, most: Fraction | None) -> str:
+    return written(least) + (f" to {bounded(most)}" if most != least else "")
+
+
+def bounded(amount: Fraction | None) -> str:
+    """Write an amount, or that it is not known."""
+    return UNKNOWN if amount is None else written(amount)
 
 
 def _unit_lines(result: Recomputed) -> Iterator[str]:
@@ -102,8 +107,8 @@ def _unit_lines(result: Recomputed) -> Iterator[str]:
     for unit in result.units:
         if len(unit.curators) > 1:
             text = (
-                f"{unit.unit or 'units'}, all learners: {written(unit.apart)} at one curator at most, "
-                f"{written(unit.shared)} over all {len(unit.curators)}"
+                f"{unit.unit or 'units'}, all learners: {bounded(unit.apart)} at one curator at most, "
+                f"{bounded(unit.shared)} over all {len(unit.curators)}"
             )
             worlds_by_text.setdefault(text, []).append(unit.world)
     several = len({world for worlds in worlds_by_text.values() for world in worlds}) > 1

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
+from fractions import Fraction
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +23,8 @@ from typer.testing import CliRunner
 from curator_node.ledger.exports import export_ledger, read_export
 from curator_node.ledger.places import read_ledger_file
 from expril.audit.recompute import read_pins, recompute
-from expril.audit.recompute.reports import check_cost, read_audited_policy
+from expril.audit.recompute.reports import read_audited_policy
+from expril.audit.recompute.statements import differing_leaves
 from expril.audit.transcript_view import read_transcript_view
 from expril.commands.app import app
 from protocol.codec import encode
@@ -99,10 +101,11 @@ def deployed(run):
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
-def test_a_cost_that_is_unsigned(number, tmp_path):
-    (tmp_path / COST).write_text(json.dumps({"curators": {"north": {"spent": number, "at_most": number}}}))
-    (complaint,) = check_cost(tmp_path, ())
-    assert complaint.startswith(f"{COST} is damaged")
+def test_a_cost_that_is_unsigned(number):
+    for stated in (number, [number], {number: number}):
+        (complaint,) = differing_leaves(decode_json(json.dumps({"spent": stated}), where=COST), {"spent": Fraction(1)})
+        assert len(complaint) < 1000
+        assert complaint.endswith("the evidence gives 1")
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
@@ -455,7 +458,15 @@ class Reader:
             "shown transcript": (read("transcripts/00000.msgpack"), self.of_file(read_transcript_view)),
             "policy": (read("ledgers/north.policy.toml"), lambda data: read_audited_policy(data, where="p")),
             "scenario": (read("scenario.toml"), self.of_file(lambda path: parse_toml(path.read_text(), where="s"))),
-            "cost": (cost, self.of_file(lambda path: check_cost(path.parent, ()), COST)),
+            "cost": (
+                cost,
+                lambda data: list(
+                    differing_leaves(
+                        decode_json(data, where=COST),
+                        {"curators": {"north": {"spent": Fraction(1), "at_most": Fraction(1)}}},
+                    )
+                ),
+            ),
             "epsilons": (
                 b'{"epsilons": ["0.1", "1/3", "1"]}',
                 self.of_file(lambda path: epsilon_runs(path.parent), EPSILONS),

@@ -2,10 +2,14 @@
 
 import json
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import msgspec
+from typer.testing import CliRunner
 
+from expril.audit.recompute import recompute
+from expril.commands.app import app
 from learner_node.result.listing import listed_digests, save_index
 from protocol.envelopes import SigningKey
 from protocol.run_index import INDEX, LOCAL, SIGNATURES, TRANSCRIPTS, Index
@@ -106,3 +110,53 @@ class Forger:
             self.path(SIGNATURES).write_bytes(kept)
         elif signers is None:
             self.path(SIGNATURES).unlink()
+
+
+def exit_code(*paths):
+    """Of `expril audit run`."""
+    result = CliRunner().invoke(app, ["audit", "run", "--json", *map(str, paths)])
+    assert "Traceback" not in result.output
+    return result.exit_code
+
+
+def said(*paths):
+    """What an audit of these finds wrong."""
+    return "\n".join(recompute(*paths, delta=None).wrong)
+
+
+def leaves(value, place=()):
+    """(place, value) of every leaf of a JSON value."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*place, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from leaves(item, (*place, number))
+    else:
+        yield place, value
+
+
+def replaced(value, place, leaf):
+    """A copy of a JSON value with another leaf at a place."""
+    copy = json.loads(json.dumps(value))
+    at = copy
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = leaf
+    return copy
+
+
+def other(leaf):
+    """Other values of a leaf's kind, those first that are likely to be read."""
+    if isinstance(leaf, bool):
+        return [not leaf]
+    if isinstance(leaf, int):
+        return [leaf + 1]
+    if isinstance(leaf, float):
+        return [leaf / 2]
+    if leaf is None:
+        return []
+    try:
+        return [str(Fraction(leaf) / 10), str(Fraction(leaf) * 2)]
+    except ValueError:
+        return [f"{leaf}x", ""]

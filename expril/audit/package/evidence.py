@@ -20,9 +20,9 @@ from curator_node.ledger.places import read_ledger_file
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.package.manifest import MOST_BYTES, as_json, read_bytes
 from expril.audit.recompute import Pins, Recomputed, recompute
+from expril.audit.recompute.deployed import is_deployed
 from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import Tick, quiet
-from expril.audit.recompute.runs import is_deployed
 from expril.audit.recompute.sums import Sum
 from expril.files import read_plain
 from protocol.envelopes import LABEL
@@ -245,6 +245,11 @@ class _Part:
         """The curator's name, without its repeat."""
         return self.row.curator.rpartition(", repeat ")[0] or self.row.curator
 
+    @property
+    def at_most(self) -> Fraction:
+        """The most that was charged; 0 where nothing bounds it."""
+        return self.row.at_most or Fraction(0)
+
 
 def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[CuratorSpent, ...]:
     """Return what each curator spent, over all runs and ledgers.
@@ -261,7 +266,13 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
     """
     check_private(proof)
     parts = _parts(proof.result)
-    if not any(part.row.at_most for part in parts):
+    open_part = next((part for part in parts if part.row.at_most is None), None)
+    if open_part is not None:
+        raise ConfigurationError(
+            f"nothing here bounds what {printable(open_part.name)} charged: a transcript with it ends before any plan; "
+            "add its ledger's export"
+        )
+    if not any(part.at_most for part in parts):
         raise ConfigurationError("nothing was spent there: there is no claim to hand over")
     repeated = {run for run in {part.run for part in parts} if run and len(_repeats(parts, run)) > 1}
     curators = _joined(
@@ -276,7 +287,7 @@ def spent_by_curators(proof: Replay, *, one_curator_each: bool) -> tuple[Curator
         spending = _curator(group, proof.result, " ".join(filter(None, notes)), names)
         if one_curator_each and runs:
             most = sum((_largest(world) for run in runs for world in _repeats(parts, run)), Fraction(0))
-            spent_in_runs = sum((part.row.at_most for part in group if part.run in runs), Fraction(0))
+            spent_in_runs = sum((part.at_most for part in group if part.run in runs), Fraction(0))
             spending = spending._replace(elsewhere=most - spent_in_runs)
         spendings.append(spending)
     return tuple(spendings)
@@ -293,7 +304,7 @@ def _repeats(parts: Sequence[_Part], run: str) -> list[list[_Part]]:
 
 def _largest(parts: Sequence[_Part]) -> Fraction:
     """Return the most that one curator spent in a repeat."""
-    return max(sum((part.row.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
+    return max(sum((part.at_most for part in group), Fraction(0)) for group in _joined(parts, lambda p: p.ties))
 
 
 def check_private(proof: Replay) -> None:
@@ -385,12 +396,12 @@ def _curator(parts: Sequence[_Part], result: Recomputed, note: str, names: set[s
     for part in parts:
         for item in result.sums:
             if item.world == part.row.world and item.curator == part.row.curator and item.learner and not item.version:
-                learners[item.learner] = learners.get(item.learner, Fraction(0)) + item.at_most
+                learners[item.learner] = learners.get(item.learner, Fraction(0)) + (item.at_most or 0)
     bounds = {(item.world, item.curator): item.audit.bounds.bound for item in result.ledgers}
     return CuratorSpent(
         name=name,
         claimed=sum((part.row.claimed for part in parts), Fraction(0)),
-        spent=sum((part.row.at_most for part in parts), Fraction(0)),
+        spent=sum((part.at_most for part in parts), Fraction(0)),
         learners=learners,
         unit="; ".join(dict.fromkeys(part.row.unit for part in parts)),
         unit_details=" ".join(

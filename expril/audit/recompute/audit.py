@@ -15,7 +15,7 @@ from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
 from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
 from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_witnessed, places_of, read_receipt_file
-from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_run, read_run
+from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_lone_ledger, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
 from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict, learner_names
 from expril.files import MOST_TEXT, read_plain
@@ -164,6 +164,7 @@ def _cross_check(
         used |= hold_witnessed(audit, checkpoints, witnesses)
         if ledger in result.lone_ledgers:
             ledger.complaints = audit.findings.texts()
+            hold_lone_ledger(ledger, result.runs)
         else:
             ledger.complaints += [item.text for item in audit.findings[before[0] :]]
             ledger.remarks += audit.unproven[before[1] :]
@@ -268,14 +269,17 @@ def _transcript_sums(run: RunProof, there: set[bytes], kinds: AuditedKinds) -> l
     bounds = Bounds(kinds)
     for exchange in run.transcripts:
         proof, entry = exchange.proof, exchange.entry
-        if exchange.curator in there or proof is None or proof.card is None:
+        if exchange.curator in there:
             continue
-        unit = "each record" if proof.card.unit is None else f'column "{proof.card.unit}"'
         curator = run.curator_name(entry.curator, entry.repeat)
         places.setdefault(exchange.curator, (entry.repeat, len(places)))
         for who in (entry.learner, ""):
-            row = rows.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), unit, who))
-            row.spend(proof.epsilon_spent, more=proof.epsilon_at_most - proof.epsilon_spent)
+            row = rows.setdefault((exchange.curator, who), Sum(curator, run.world(entry.repeat), "", who))
+            if proof is None or proof.card is None:
+                row.spend(ZERO, at_most=exchange.at_most)
+                continue
+            row.unit = "each record" if proof.card.unit is None else f'column "{proof.card.unit}"'
+            row.spend(proof.epsilon_spent, at_most=exchange.at_most)
             for paid in _integrals(exchange, bounds):
                 row.integrate(paid)
             for proviso, amount in _on_conditions(exchange, bounds):
@@ -309,7 +313,7 @@ def _integrals(exchange: TranscriptVerdict, bounds: Bounds) -> Iterator[Fraction
     if proof is None or proof.plan is None:
         return
     shape = bounds.shape(proof.plan)
-    if proof.epsilon_at_most != proof.epsilon_spent:
+    if proof.most_charged != proof.epsilon_spent:
         yield from shape.integrals
         return
     receipts = (

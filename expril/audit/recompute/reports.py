@@ -1,28 +1,32 @@
-"""A run's report, its policies and a deployed study's `cost.json`, compared with what transcripts and ledgers prove.
+"""A simulation's report and policies, compared with what transcripts and ledgers prove.
 
-Scores, notes and metrics are computed from records, which no auditor has, so only their digests are checked, with the
-run's list. In a policy an auditor reads caps, limits and who may ask, and compares these with cards and ledgers.
+Every field of a report is computed anew, or is in `TOLD`: scores, notes and metrics are computed from records, which no
+auditor has, so only their digests are checked, with the run's list. In a policy an auditor reads caps, limits and who
+may ask, and compares these with cards and ledgers.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
+from expril.audit.recompute.sums import add, known
 from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
 from expril.files import MOST_TEXT, read_plain
+from learner_node.strategies import DEFAULT_STRATEGY
+from learner_node.study.pooling import SUM
 from protocol.envelopes import LABEL
-from protocol.errors import ConfigurationError, RemoteProtocolError, printable
+from protocol.errors import ConfigurationError, printable
 from protocol.limits import Limits
-from protocol.rationals import Amount, parse_amount, parse_rational
+from protocol.rationals import parse_amount, parse_rational
 from protocol.run_index import (
     AGAIN,
-    COST,
     FIT,
     GIVEN_UP,
     LEDGERS,
@@ -34,6 +38,7 @@ from protocol.run_index import (
     absent_repeats,
     policy_file,
 )
+from protocol.schema import Schema
 from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json, in_short
 from protocol.strict_toml import decode_text, parse_toml
 from simulations.report.budget import ANALYSES, STUDIES, BudgetPoint, CuratorReport, exact
@@ -106,39 +111,32 @@ def read_audited_policy(data: bytes, *, where: str) -> AuditedPolicy:
     return policy
 
 
-class _Curator(msgspec.Struct, frozen=True):
-    """The parts of a curator's costs that are checked."""
-
-    spent: Amount
-    at_most: Amount
-
-
-class _Cost(msgspec.Struct, frozen=True):
-    curators: dict[str, _Curator]
-
-
-def check_cost(folder: Path, verdicts: Sequence[TranscriptVerdict]) -> list[str]:
-    """Return where totals in a deployed study's `cost.json` differ from those that its transcripts prove."""
-    try:
-        costs = decode_json(read_plain(folder / COST, most=MOST_BYTES), _Cost, where=COST).curators
-    except OSError as error:
-        return [f"{COST} cannot be read ({type(error).__name__})"]
-    except ConfigurationError as error:
-        return [str(error)]
-    sums = {name: (parse_amount(cost.spent), parse_amount(cost.at_most)) for name, cost in costs.items()}
-    proven = dict.fromkeys(sums, (ZERO, ZERO))
-    for verdict in verdicts:
-        if verdict.proof is not None:
-            spent, at_most = proven.get(verdict.entry.curator, (ZERO, ZERO))
-            sums_there = spent + verdict.proof.epsilon_spent, at_most + verdict.proof.epsilon_at_most
-            proven[verdict.entry.curator] = sums_there
-    return [
-        f"{COST} says that {printable(name)} charged {as_text(totals[0])}, at most {as_text(totals[1])}; the "
-        f"transcripts prove {as_text(proven[name][0])}, at most {as_text(proven[name][1])}"
-        for name, totals in sums.items()
-        if totals != proven[name]
-    ]
-
+TOLD = {
+    "command": "the command",
+    "description": "the description, beyond the scenario's",
+    "carrier": "the carrier",
+    "notes": "notes",
+    "records": "numbers of records",
+    "further": "scores",
+    "learners.pooled": "scores",
+    "learners.sites": "scores",
+    "learners.curve": "scores",
+    "learners.joining": "scores",
+    "learners.parts": "parts of models",
+    "learners.analyses": "results of analyses",
+    "learners.validation": "results of validations, but not their epsilons",
+    "learners.left_out": "why curators were left out",
+    "learners.rounds_answered.outcomes": "what became of single questions, within the number of signed answers",
+    "learners.studies.failed": "repeats that failed",
+}
+"""Fields of a report that nobody can compute anew -> what they are, for people. What is below them is told, too."""
+RECOMPUTED = ("learners.validation.epsilon_claimed", "learners.validation.epsilon_spent", "learners.sites.curator")
+"""Fields below those that are computed anew nevertheless."""
+TOLD_BY_A_RUN = (
+    f"told by the learners, and not computed anew: {', '.join(dict.fromkeys(TOLD.values()))}; metrics, models and "
+    "epsilons of the scenario"
+)
+"""What is shown of a simulation's run and rests on its learners' word."""
 
 Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger; only ledgers whose chain holds."""
@@ -149,12 +147,14 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdi
     try:
         report = load_report(folder / REPORT)
         scenario = decode_text(read_plain(folder / SCENARIO, most=MOST_TEXT), where=SCENARIO)
+        settings = parse_toml(scenario, where=SCENARIO)
     except OSError as error:
         return [f"{REPORT} or {SCENARIO} cannot be read ({type(error).__name__})"]
     except ConfigurationError as error:
         return [f"{REPORT} or {SCENARIO} cannot be read: {error}"]
     policies, complaints = _policies(folder, index)
     complaints += _check_policies(policies, index, exchanges, ledgers)
+    schemas = [item.proof.card.schema for item in exchanges if item.proof is not None and item.proof.card is not None]
     facts = {
         "the title": (report.title, report.created, report.version) == (index.title, index.created, index.expril),
         "the number of repeats": report.repeats == index.repeats,
@@ -162,11 +162,14 @@ def check_report(folder: Path, index: Index, exchanges: Sequence[TranscriptVerdi
         "the learners": [entry.learner for entry in report.learners] == index.names("learner"),
         "the curators": [entry.name for entry in report.curators] == index.names("curator"),
         "whether the noise came from a seed": _seeded_fits(report, index, policies),
+        "the description": report.description.startswith(" ".join(str(settings.get("description", "")).split())),
+        "the label": not schemas or any(_label_fits(report, schema) for schema in schemas),
     }
     wrong = [f"{fact} is another than elsewhere in the run" for fact, right in facts.items() if not right]
-    epsilons = _epsilons(scenario, _changed_epsilon(folder))
+    epsilons = _epsilons(settings, _changed_epsilon(folder))
     for learner in report.learners:
         wrong += _check_learner(learner, index, exchanges, ledgers, epsilons.get(learner.learner, {}))
+        wrong += _check_settings(learner, settings)
     for curator in report.curators:
         wrong += _check_curator(curator, index, exchanges, ledgers.get(curator.name), policies.get(curator.name))
     return complaints + [f"{REPORT}: {text}" for text in wrong]
@@ -193,6 +196,11 @@ def _check_learner(
         site.curator for site in (reported.rounds_answered if reported.is_of_analyses else reported.sites)
     )
     wrong += [
+        f"no transcript of {printable(reported.learner)} with {printable(rounds.curator)} in repeat 0"
+        for rounds in reported.rounds_answered
+        if 0 not in repeats_with[rounds.curator] and rounds.curator not in curators
+    ]
+    wrong += [
         f"no transcript of {printable(reported.learner)} with {printable(curator)} in repeat {numbers}"
         for curator in curators
         if (numbers := absent_repeats(repeats_with[curator], index.repeats))
@@ -208,6 +216,34 @@ def _check_learner(
                 f"{entry.file} holds {proof.releases}"
             )
     return wrong + _check_costs(reported, every, ledgers, epsilons)
+
+
+def _label_fits(report: RunReport, schema: Schema) -> bool:
+    """Whether a report tells the label of a card. Earlier versions told less."""
+    measure = "accuracy" if schema.label_bounds is None else "R²"
+    positive = schema.classes[1] if len(schema.classes) == len("01") else ""
+    stated = report.measure, report.label, report.units, tuple(report.classes), report.positive
+    of_card = measure, schema.label, schema.measure(schema.label), tuple(schema.classes), positive
+    return stated == of_card or (stated[:4] == (measure, "", "", ()) and report.positive in ("", positive))
+
+
+def _check_settings(reported: LearnerReport, settings: Mapping[str, Any]) -> list[str]:
+    """Return where a learner's strategy, pooling and purpose are others than its scenario's."""
+    for learner in settings.get("learners", ()):
+        if learner.get("name") == reported.learner:
+            strategy = ANALYSES if "analyses" in learner else learner.get("strategy", DEFAULT_STRATEGY)
+            expected = {
+                "strategy": strategy,
+                "pooling": learner.get("pooling", SUM),
+                "purpose": learner.get("purpose", ""),
+            }
+            who = printable(reported.learner)
+            return [
+                f"the {name} of {who} is another than the scenario's"
+                for name, value in expected.items()
+                if getattr(reported, name) not in (value, *([""] if name == "purpose" else []))
+            ]
+    return []
 
 
 def _check_costs(
@@ -226,7 +262,7 @@ def _check_costs(
             if cost is not None:
                 exchanges, epsilon = of[number], epsilons.get(number)
                 wrong += _check_cost(f"the {name} of {who}", cost.claimed, cost.spent, exchanges, ledgers, epsilon)
-            elif any(map(_planned, of[number])):
+            elif any(item.planned for item in of[number]):
                 wrong.append(f"the {name} of {who} has transcripts, and no cost is told")
         wrong += _check_spent(who, reported.epsilon_spent, [*of[FIT], *of[VALIDATION]], ledgers)
         claimed, parts = exact(reported.epsilon_claimed), [exact(study.claimed) for study in reported.studies]
@@ -248,7 +284,7 @@ def _check_cost(
 ) -> list[str]:
     """Return where the claim of a kind of study is neither its plans' cost nor its epsilon, or its spending wrong."""
     wrong = _check_spent(who, spent, exchanges, ledgers)
-    planned = max(map(_planned, exchanges), default=ZERO)
+    planned = max((item.planned for item in exchanges), default=ZERO)
     if exact(claimed) not in (planned, *([epsilon] if epsilon is not None and epsilon > planned else [])):
         wrong.append(f"{who} claimed {claimed}, its plans cost {as_text(planned)}")
     return wrong
@@ -256,7 +292,7 @@ def _check_cost(
 
 def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict], ledgers: Ledgers) -> list[str]:
     """Return where the reported most that studies spent at one curator differs from what is proven."""
-    least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction]()
+    least, most = dict[tuple[int, str], Fraction](), dict[tuple[int, str], Fraction | None]()
     for exchange in exchanges:
         proof, entry = exchange.proof, exchange.entry
         if proof is None:
@@ -265,11 +301,12 @@ def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict]
         charged = None if replayed is None else _spent_on(replayed, exchange)
         where = (entry.repeat, entry.curator)
         least[where] = least.get(where, ZERO) + (proof.epsilon_spent if charged is None else charged)
-        most[where] = most.get(where, ZERO) + (proof.epsilon_at_most if charged is None else charged)
-    low, high = (max(sums.values(), default=ZERO) for sums in (least, most))
-    if low <= exact(reported) <= high:
+        most[where] = add(most.get(where, ZERO), exchange.at_most if charged is None else charged)
+    low, bounds = max(least.values(), default=ZERO), [amount for amount in most.values() if amount is not None]
+    high = max(bounds, default=ZERO) if len(bounds) == len(most) else None
+    if low <= exact(reported) and (high is None or exact(reported) <= high):
         return []
-    proven = as_text(low) if low == high else f"{as_text(low)} to {as_text(high)}"
+    proven = as_text(low) if low == high else f"{as_text(low)} to {known(high)}"
     return [f"{who} spent {reported}, transcripts and ledgers prove {proven}"]
 
 
@@ -297,19 +334,6 @@ def _check_curator(
     return wrong
 
 
-def _planned(exchange: TranscriptVerdict) -> Fraction:
-    """Return the cost of the proposed plan, whether accepted or not."""
-    proof = exchange.proof
-    if proof is None or proof.plan is None or proof.card is None:
-        return ZERO
-    if proof.not_installed:
-        return proof.epsilon_claimed
-    try:
-        return proof.kinds.plan_cost(proof.plan, proof.card.most_records_per_unit)
-    except RemoteProtocolError:
-        return ZERO
-
-
 def _changed_epsilon(folder: Path) -> str | None:
     """Return the epsilon that the command set for every learner instead of the scenario's; None if it set none."""
     try:
@@ -318,11 +342,11 @@ def _changed_epsilon(folder: Path) -> str | None:
         return None
 
 
-def _epsilons(scenario: str, changed: str | None) -> dict[str, dict[int, Fraction]]:
+def _epsilons(settings: Mapping[str, Any], changed: str | None) -> dict[str, dict[int, Fraction]]:
     """Map each learner and number of its study to the epsilon of the scenario, or the command's if it set one."""
     epsilons: dict[str, dict[int, Fraction]] = {}
     try:
-        for learner in parse_toml(scenario, where=SCENARIO)["learners"]:
+        for learner in settings["learners"]:
             of_learner = epsilons.setdefault(str(learner["name"]), {})
             of_learner[FIT] = parse_rational(changed or learner.get("epsilon", 1))
             if "validate" in learner:

@@ -16,21 +16,24 @@ import msgspec
 
 from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Cards, not_private
+from expril.audit.recompute.deployed import TOLD, check_deployed, is_deployed
 from expril.audit.recompute.entries import ZERO, Effect, Remarks, as_text
 from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.reports import check_cost, check_report
+from expril.audit.recompute.reports import TOLD_BY_A_RUN, check_report
 from expril.audit.recompute.verdicts import (
     HELD,
     LEDGER_NOT_PROVEN,
     Answer,
+    AuditedLedger,
     LedgerVerdict,
     RunProof,
     TranscriptVerdict,
     learner_names,
 )
 from expril.files import read_plain, read_text_file
+from protocol.announcements import read_notice
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest
 from protocol.errors import ConfigurationError, ExprilError, printable
 from protocol.ledger.entries import EntryKind, ledger_terms
@@ -44,6 +47,7 @@ from protocol.run_index import (
     LOCAL,
     METRICS,
     MOST_TRANSCRIPT,
+    PAGE,
     PREDICTIONS,
     PROGRESS,
     REPORT,
@@ -51,6 +55,7 @@ from protocol.run_index import (
     SIGNATURES,
     STUDY,
     TRANSCRIPTS,
+    VALIDATION,
     FirstVersionError,
     Index,
     LedgerEntry,
@@ -99,16 +104,20 @@ def read_exchange(
         verdict.complaints.append("the envelopes do not chain to the head in the run's list")
     if (len(transcript.envelopes), proof.state.value) != (entry.envelopes, entry.state):
         verdict.complaints.append("it has another number of envelopes, or another end, than the run's list says")
+    newest = -1
     for data in transcript.envelopes:
         envelope, message = open_envelope(data)
         if envelope.type in LEARNER_TYPES:
             verdict.requests[request_digest(message.sender, envelope.type, envelope.payload)] = message
-        if envelope.type == "study_proposal":
-            verdict.study = message.study
+        if isinstance(message, StudyProposal):
+            verdict.study, verdict.purpose = message.study, message.purpose
+            verdict.carried_receipt = digest(message.newest_receipt) if message.newest_receipt else b""
         if isinstance(message, StudyAccepted | Release | StudyClosed):
             receipt = open_receipt(message.receipt, curator, label=entry.label)
             release = message.body if isinstance(message, Release) else None
             verdict.answers[receipt.request] = Answer(receipt, digest(data), release)
+            if receipt.sequence > newest:
+                newest, verdict.newest_receipt = receipt.sequence, digest(message.receipt)
     return verdict
 
 
@@ -219,19 +228,24 @@ def check_files(folder: Path, index: Index) -> tuple[list[str], list[str]]:
     return complaints, remarks
 
 
-def remarks_on_local_files(folder: Path, index: Index) -> list[str]:
-    """Return remarks on files that belong in no list, because they are about single records or this machine."""
+def remarks_on_other_files(folder: Path, index: Index) -> list[str]:
+    """Return remarks on files that belong in no list: pages, and what is about single records or this machine."""
+    beside = [name for name in (PAGE, f"{LOCAL}/", f"{PROGRESS}/") if (folder / name).exists()]
+    if beside:
+        return [
+            f"no evidence, in no list, and not looked at: {', '.join(beside)}",
+            *_remarks_on_predictions(folder, index),
+        ]
+    return _remarks_on_predictions(folder, index)
+
+
+def _remarks_on_predictions(folder: Path, index: Index) -> list[str]:
     if (folder / LOCAL / PREDICTIONS).is_dir():
         text = f"{LOCAL}/{PREDICTIONS} tells of single records"
         return [f"{text}: it is in no list, and was not looked at; hand it on to nobody"]
     if AGAIN in index.files:
         return [f"{LOCAL}/{PREDICTIONS} was removed, or not kept: it is in no list, and nothing else needs it"]
     return []
-
-
-def is_deployed(index: Index) -> bool:
-    """Whether the folder is a learner's, of a study with deployed curators, and not a simulation's run."""
-    return STUDY in index.files and SCENARIO not in index.files
 
 
 def check_list(index: Index) -> list[str]:
@@ -266,6 +280,12 @@ def check_list(index: Index) -> list[str]:
         for (role, name), there in repeats_of.items()
         if (numbers := absent_repeats(there, index.repeats))
     ]
+    kept = {entry.curator for entry in index.ledgers if entry.repeat == 0}
+    complaints += [
+        f"the run's list names no ledger of {printable(name)}: a simulation keeps every curator's, of its first repeat"
+        for name in index.names("curator")
+        if name not in kept and not is_deployed(index)
+    ]
     for entry in index.ledgers:
         key = keys.get(("curator", entry.curator, entry.repeat))
         if key is None or key.hex() != entry.key:
@@ -289,15 +309,21 @@ def doubled_studies(exchanges: Iterable[TranscriptVerdict]) -> list[str]:
     return complaints
 
 
+def _miss_validations(exchanges: Sequence[TranscriptVerdict]) -> None:
+    """Remark on each accepted plan that announced a validation of which no transcript is here."""
+    validated = {(item.curator, item.learner) for item in exchanges if item.entry.study == VALIDATION}
+    for exchange in exchanges:
+        most = read_notice(exchange.purpose).most
+        if most and exchange.answers and (exchange.curator, exchange.learner) not in validated:
+            exchange.announces = most
+            exchange.remarks.append(
+                f"it announces a validation, of at most epsilon {most}, and no transcript of one is here: it came to "
+                "no request, or it was left out"
+            )
+
+
 def _twice(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
-
-
-SCORES = "scores, notes and metrics are as the learners signed them: without records nobody can compute them anew"
-
-OF_A_LEARNER = (
-    "what the model is worth is as the learner signed it; what was charged, the curators' ledgers show as well"
-)
 
 
 def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -> RunProof:
@@ -346,6 +372,7 @@ def read_run(folder: Path, pins: Pins | None, kinds: AuditedKinds, tick: Tick) -
         proof.transcripts.append(exchange)
     tick("transcripts", len(index.transcripts), len(index.transcripts))
     proof.complaints += doubled_studies(proof.transcripts)
+    _miss_validations(proof.transcripts)
     return proof
 
 
@@ -404,30 +431,62 @@ def hold_ledger(verdict: LedgerVerdict, exchanges: Sequence[TranscriptVerdict], 
         for exchange in of_curator:
             exchange.ledger = LEDGER_NOT_PROVEN
         return
-    replayed = verdict.audit.replayed
     for exchange in of_curator:
-        exchange.ledger = HELD
-        if exchange.proof is None:
-            continue
-        _check_receipts(exchange, replayed)
-        _check_total(exchange, replayed)
+        if exchange.proof is not None:
+            _check_receipts(exchange, verdict.audit.replayed)
     names = learner_names(index)
-    studies = {(exchange.learner, exchange.study): exchange for exchange in of_curator if exchange.study}
     unread = {exchange.learner for exchange in of_curator if exchange.proof is None}
-    lacking: dict[tuple[bytes, bytes], Fraction] = {}
-    for request, effect in replayed.requests.items():
-        key = (effect.study.learner, effect.study.study)
-        if key in studies:
-            _check_effect(request, effect, studies[key], verdict, replayed.remarks)
-        else:
-            charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
-            lacking[key] = plus(lacking.get(key, ZERO), charged)
-    for (learner, study), charged in lacking.items():
+    for (learner, study), charged in _hold_entries(verdict, of_curator).items():
         who = names.get(learner)
         whose = f"learner {printable(who)}" if who else f"a learner that the run does not list ({learner.hex()})"
         which = "the run has no transcript that proves it" if learner in unread else "the run has no transcript"
         verdict.complaints.append(f"it charges {as_text(charged)} to study {study.hex()} of {whose}, of which {which}")
-    _check_terms(verdict, replayed.terms, of_curator)
+
+
+def hold_lone_ledger(ledger: AuditedLedger, runs: Sequence[RunProof]) -> None:
+    """Compare a ledger outside of any run with its curator's transcripts in all runs. Receipts are compared elsewhere.
+
+    A study of which no transcript was given is only a remark, unless its learner announced one that is not here.
+    """
+    audit = ledger.audit
+    of_curator = [item for run in runs for item in run.transcripts if item.curator in audit.curators]
+    if audit.replayed.broken or not of_curator:
+        return
+    names = {key: name for run in runs if run.index for key, name in learner_names(run.index).items()}
+    announced = {item.learner: item.entry.file for item in of_curator if item.announces}
+    for (learner, study), charged in _hold_entries(ledger, of_curator).items():
+        if learner not in names:
+            continue
+        text = f"it charges {as_text(charged)} to study {study.hex()} of learner {printable(names[learner])}, of which "
+        if learner in announced:
+            ledger.complaints.append(f"{text}no transcript is here, and {announced[learner]} announces one")
+        else:
+            ledger.remarks.append(f"{text}no transcript was given")
+
+
+def _hold_entries(
+    ledger: AuditedLedger, of_curator: Sequence[TranscriptVerdict]
+) -> dict[tuple[bytes, bytes], Fraction]:
+    """Compare a ledger's entries and totals with transcripts; return what it charged to studies without one.
+
+    The keys of what is returned are (learner, study).
+    """
+    replayed = ledger.audit.replayed
+    for exchange in of_curator:
+        exchange.ledger = HELD
+        if exchange.proof is not None:
+            _check_total(exchange, replayed)
+    studies = {(exchange.learner, exchange.study): exchange for exchange in of_curator if exchange.study}
+    lacking: dict[tuple[bytes, bytes], Fraction] = {}
+    for request, effect in replayed.requests.items():
+        key = (effect.study.learner, effect.study.study)
+        if key in studies:
+            _check_effect(request, effect, studies[key], ledger, replayed.remarks)
+        else:
+            charged = effect.amount if effect.kind is EntryKind.CHARGE else ZERO
+            lacking[key] = plus(lacking.get(key, ZERO), charged)
+    _check_terms(ledger, replayed.terms, of_curator)
+    return lacking
 
 
 def _check_receipts(exchange: TranscriptVerdict, replayed: Replayed) -> None:
@@ -459,7 +518,7 @@ def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
     if proof is None:
         return
     study = replayed.studies.get((exchange.learner, exchange.study))
-    charged = ZERO if study is None else study.spent
+    charged = exchange.charged = ZERO if study is None else study.spent
     if exchange.remarks:
         exchange.remarks[0] += f"; by the curator's ledger it was charged {as_text(charged)} in all"
     if not proof.epsilon_spent <= charged <= proof.epsilon_at_most:
@@ -470,7 +529,7 @@ def _check_total(exchange: TranscriptVerdict, replayed: Replayed) -> None:
 
 
 def _check_effect(
-    request: bytes, effect: Effect, exchange: TranscriptVerdict, verdict: LedgerVerdict, remarks: Remarks
+    request: bytes, effect: Effect, exchange: TranscriptVerdict, verdict: AuditedLedger, remarks: Remarks
 ) -> None:
     """Check that an entry's request, and its receipt if it was answered, are in the transcript."""
     file = exchange.entry.file
@@ -500,7 +559,7 @@ def _check_effect(
         verdict.remarks.append(f"{origin} {sent} is not in {file}: this rests on the curator's word")
 
 
-def _check_terms(verdict: LedgerVerdict, there: str, exchanges: Sequence[TranscriptVerdict]) -> None:
+def _check_terms(verdict: AuditedLedger, there: str, exchanges: Sequence[TranscriptVerdict]) -> None:
     """Check that the ledger's terms fit the cards' privacy unit and the kind of signatures."""
     for exchange in exchanges:
         proof = exchange.proof
@@ -538,7 +597,7 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Audite
             in_order[entry.curator] = verdict.audit.replayed
     tick("ledgers", len(index.ledgers), len(index.ledgers))
     if is_deployed(index):
-        proof.complaints += check_cost(folder, proof.transcripts)
+        proof.complaints += check_deployed(folder, index, proof.transcripts)
     else:
         proof.complaints += check_report(folder, index, proof.transcripts, in_order)
     with_ledger = {(entry.curator, entry.repeat) for entry in index.ledgers}
@@ -547,7 +606,7 @@ def hold_run(proof: RunProof, all_cards: Callable[[bytes], Cards], kinds: Audite
         proof.remarks.insert(
             0, f"{len(without_ledger)} transcripts have no ledger kept beside them: they rest on receipts alone"
         )
-    proof.remarks += [*remarks_on_local_files(folder, index), OF_A_LEARNER if is_deployed(index) else SCORES]
+    proof.remarks += [*remarks_on_other_files(folder, index), TOLD if is_deployed(index) else TOLD_BY_A_RUN]
 
 
 def _read(path: Path) -> bytes | None:

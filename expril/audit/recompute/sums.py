@@ -59,7 +59,8 @@ class Sum:
     version: str = ""  # name of the records; "" for all versions together
     claimed: Fraction = ZERO  # cost of the accepted plans
     spent: Fraction = ZERO  # of it charged, recomputed; with what was entered as spent after a halt
-    at_most: Fraction = ZERO  # `spent`, and the cost of queries of which nothing here proves whether they were charged
+    # `spent`, and all of which nothing here proves whether it was charged; None where nothing bounds that
+    at_most: Fraction | None = ZERO
     beyond: Fraction = ZERO  # of `spent`, what belongs to no plan: it was entered after a halt
     integral: Fraction | None = ZERO  # what was charged costs under integral privacy; None for infinite
     plans: int = 0  # that were accepted
@@ -74,10 +75,13 @@ class Sum:
         self.plans += 1
         self.members.append((study, bound))
 
-    def spend(self, amount: Fraction, *, more: Fraction = ZERO, beyond: bool = False) -> None:
-        """Add a charge, and `more` that may have been charged. `beyond`: it was entered after a halt, for no plan."""
+    def spend(self, amount: Fraction, *, at_most: Fraction | None = ZERO, beyond: bool = False) -> None:
+        """Add a charge, or what may have been charged if that is more; None: nothing bounds that.
+
+        `beyond`: it was entered after a halt, for no plan.
+        """
         self.spent = plus(self.spent, amount)
-        self.at_most = plus(self.at_most, plus(amount, more))
+        self.at_most = add(self.at_most, None if at_most is None else max(amount, at_most))
         self.beyond = plus(self.beyond, amount if beyond else ZERO)
         self.integrate(None if beyond and amount else ZERO)
 
@@ -100,7 +104,7 @@ class Sum:
             "version": self.version or None,
             "claimed": as_text(self.claimed),
             "spent": as_text(self.spent),
-            "at_most": as_text(self.at_most),
+            "at_most": known(self.at_most),
             "beyond_plans": as_text(self.beyond),
             "integral": as_words(self.integral),
             "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
@@ -116,8 +120,9 @@ class UnitSum:
     unit: str  # in the ledgers' words
     world: str  # the run and repeat in which these curators are together; "" for ledgers that were given by themselves
     curators: tuple[str, ...]  # at which it is counted
-    apart: Fraction  # for units that are at one curator each: the largest sum
-    shared: Fraction  # for a unit that is at all of them: the sum of the sums
+    # None: nothing bounds what one of them charged
+    apart: Fraction | None  # for units that are at one curator each: the largest sum
+    shared: Fraction | None  # for a unit that is at all of them: the sum of the sums
 
     def as_object(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -125,8 +130,8 @@ class UnitSum:
             "unit": self.unit,
             "world": self.world or None,
             "curators": list(self.curators),
-            "apart": as_text(self.apart),
-            "shared": as_text(self.shared),
+            "apart": known(self.apart),
+            "shared": known(self.shared),
         }
 
 
@@ -204,16 +209,13 @@ def unit_sums(sums: Iterable[Sum]) -> list[UnitSum]:
     for row in sums:
         if not row.learner and not row.version:
             by_unit.setdefault((row.unit, row.world), []).append(row)
-    return [
-        UnitSum(
-            unit,
-            world,
-            tuple(row.curator for row in rows),
-            max(row.at_most for row in rows),
-            total_of(row.at_most for row in rows),
-        )
-        for (unit, world), rows in by_unit.items()
-    ]
+    units = []
+    for (unit, world), rows in by_unit.items():
+        bounds = [row.at_most for row in rows if row.at_most is not None]
+        bounded = len(bounds) == len(rows)
+        apart, shared = (max(bounds), total_of(bounds)) if bounded else (None, None)
+        units.append(UnitSum(unit, world, tuple(row.curator for row in rows), apart, shared))
+    return units
 
 
 def _order(row: Sum) -> tuple[bool, str, bool, str]:
@@ -221,6 +223,7 @@ def _order(row: Sum) -> tuple[bool, str, bool, str]:
 
 
 INFINITE = "infinite"
+UNKNOWN = "unknown"
 
 
 class Spent(NamedTuple):
@@ -231,8 +234,13 @@ class Spent(NamedTuple):
     amount: Fraction | None  # exact; None is infinite
 
 
+def known(amount: Fraction | None) -> str:
+    """Return an amount as exact text, or "unknown"."""
+    return UNKNOWN if amount is None else as_text(amount)
+
+
 def add(amount: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """Return the sum of two amounts. None stands for infinite."""
+    """Return the sum of two amounts. None stands for infinite, or unknown."""
     return None if amount is None or other is None else plus(amount, other)
 
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from expril.audit.recompute.entries import as_text
+from expril.audit.recompute.entries import ZERO, as_text
 from expril.audit.recompute.ledger import LedgerAudit
-from expril.audit.recompute.sums import Sum, UnitSum
+from expril.audit.recompute.sums import Sum, UnitSum, known
 from protocol.envelopes import LABEL
 from protocol.errors import printable
 from protocol.messages import Message, Receipt
@@ -90,15 +90,35 @@ class TranscriptVerdict(Verdict):
     curator: bytes = b""
     proof: Replay | None = None  # the replay, where it went through
     study: bytes = b""  # its identity; empty where none was proposed
+    purpose: str = ""  # that was proposed to the curator's steward
+    announces: Fraction | None = None  # epsilon of a validation that was announced, and of which nothing is here
+    carried_receipt: bytes = b""  # digest of the earlier receipt that the proposal carried; empty where it carried none
+    newest_receipt: bytes = b""  # digest of the newest receipt in it; empty where there is none
     requests: dict[bytes, Message] = field(default_factory=dict, repr=False)  # digest of a request -> the request
     answers: dict[bytes, Answer] = field(default_factory=dict, repr=False)  # digest of a request -> its answer
     ledger: str = NO_LEDGER  # `HELD`, `NO_LEDGER` or `LEDGER_NOT_PROVEN`
+    charged: Fraction | None = None  # what its curator's ledger charges to its study, where it is `HELD`
+
+    @property
+    def planned(self) -> Fraction:
+        """The cost of the proposed plan, whether accepted or not; 0 where none can be computed."""
+        if self.proof is None or self.proof.plan is None or self.proof.card is None:
+            return ZERO
+        cost = self.proof.plan_cost
+        return self.proof.epsilon_claimed if cost is None else cost
+
+    @property
+    def at_most(self) -> Fraction | None:
+        """The most that the curator charged here, by its ledger or by signed ends; None if nothing bounds it."""
+        if self.charged is not None:
+            return self.charged
+        return None if self.proof is None or self.announces else self.proof.most_charged
 
     @property
     def verdict(self) -> str:
-        """The verdict, or `REFUSED` if no plan was accepted. `NOT_PRIVATE` is added to it if the transcript says so."""
+        """The verdict, or `REFUSED` if the curator refused the plan. `NOT_PRIVATE` is added if that was signed."""
         word = super().verdict
-        if word == PROVEN and self.proof is not None and self.proof.state in (State.NEW, State.REFUSED):
+        if word == PROVEN and self.proof is not None and self.proof.state is State.REFUSED:
             word = REFUSED  # nothing could be spent
         return word if word == NOT_PROVEN or self.entry.label == LABEL else word + NOT_PRIVATE
 
@@ -110,7 +130,7 @@ class TranscriptVerdict(Verdict):
             numbers = {
                 "claimed": as_text(proof.epsilon_claimed),
                 "spent": as_text(proof.epsilon_spent),
-                "at_most": as_text(proof.epsilon_at_most),
+                "at_most": known(self.at_most),
                 "releases": proof.releases,
                 "refusals": list(proof.refusals),
                 "state": proof.state.value,
