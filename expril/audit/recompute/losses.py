@@ -114,7 +114,7 @@ class Losses:
 
 
 def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
-    """Compute (epsilon, delta) of each sum if the contribution bound c of all its plans is known.
+    """Compute (epsilon, delta) of each sum that is bounded, if the contribution bound c of all its plans is known.
 
     It is never above the pure sum, e(t) of a transcript t. Let (e0, delta) hold for the plans as wholes. Then the
     smaller of e(t) and e0 holds at delta, too. Where it is e(t), P(t | D) <= exp(e(t)) P(t | D') takes none of delta.
@@ -124,7 +124,7 @@ def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
     """
     losses = Losses(kinds, delta)
     for row in sums:
-        if row.plans and all(bound is not None for _, bound in row.members):
+        if row.plans and row.at_most is not None and all(bound is not None for _, bound in row.members):
             loss = losses.summed(row.members, row.beyond)
             loss = replace(loss, epsilon=min(loss.epsilon, rounded_up(row.at_most)))
             row.loss = loss if loss.epsilon < math.inf else None
