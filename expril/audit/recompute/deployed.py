@@ -55,7 +55,6 @@ def check_deployed(folder: Path, index: Index, exchanges: Sequence[TranscriptVer
     ]
     if index.repeats != 1 or len(index.names("learner")) != 1 or index.ledgers:
         complaints.append("a deployed study has one repeat, one learner and no ledger; the run's list says otherwise")
-        return complaints
     study = None
     if (folder / STUDY).exists():
         try:
