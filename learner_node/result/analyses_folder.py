@@ -20,10 +20,10 @@ from learner_node.analyses.results import Analyses, WrittenAnalyses, read_analys
 from learner_node.result.analyses_document import analyses_document
 from learner_node.result.folder import DeployedStudy, cost_of, moment_of, pretty, sign_result
 from protocol.errors import ConfigurationError
-from protocol.run_index import ANALYSES, COST, PAGE, STUDY, file_name
+from protocol.run_index import ANALYSES, COST, PAGE, RESULTS, STUDY, file_name
 from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json
 
-RESULTS, TABLES = "results.json", "tables"
+TABLES = "tables"
 _MOST_STEM = 200
 """Most bytes of a file's name before its ending and number; file systems allow 255 in all."""
 Object = dict[str, Any]

@@ -43,6 +43,7 @@ from protocol.run_index import (
     LOCAL,
     MODELS,
     PAGE,
+    RECEIPTS,
     STUDY,
     TRANSCRIPTS,
     Index,
@@ -56,7 +57,6 @@ from protocol.schema import NumericAttribute
 
 JOURNAL = "journal"
 SYNTHETIC = "synthetic.csv"
-RECEIPTS = "receipts"
 
 EXPECTED = (
     *("accuracy", "low", "high", "majority", "majority_low", "majority_high", "p_value"),

@@ -10,9 +10,8 @@ from curator_node.daemon.folder import answer_folder
 from curator_node.key_files import read_key
 from curator_node.site import open_site
 from expril.audit.recompute import recompute
-from learner_node.result.analyses_folder import RESULTS
 from protocol.envelopes import digest, open_envelope
-from protocol.run_index import COST, FIT, STUDY, VALIDATION
+from protocol.run_index import COST, FIT, RESULTS, STUDY, VALIDATION
 from protocol.transcript import replay
 from run_forger import Forger, exit_code, leaves, other, replaced, said
 from studies import LearnerFolder, make_hospitals

@@ -4,7 +4,9 @@ The learner signs the folder's list, and so these files. The curators signed the
 alone says, and no reply confirms, is either computed anew or named as told (`TOLD`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,12 +14,9 @@ from expril.audit.recompute.entries import ZERO
 from expril.audit.recompute.statements import ANYTHING, OneOf, differing_leaves
 from expril.audit.recompute.verdicts import TranscriptVerdict
 from expril.files import MOST_TEXT, read_plain
-from learner_node.result.analyses_folder import RESULTS
-from learner_node.result.folder import RECEIPTS
-from learner_node.study.budget import MOST_WORDS
-from learner_node.study_file import StudyFile, read_study
-from protocol.announcements import read_notice
+from protocol.announcements import LONGEST, announcing, read_notice
 from protocol.errors import ConfigurationError, printable
+from protocol.rationals import parse_rational
 from protocol.run_index import (
     ANALYSES,
     COST,
@@ -25,7 +24,9 @@ from protocol.run_index import (
     GIVEN_UP,
     LEDGERS,
     METRICS,
+    RECEIPTS,
     REPORT,
+    RESULTS,
     SCENARIO,
     STUDY,
     VALIDATION,
@@ -33,12 +34,49 @@ from protocol.run_index import (
     file_name,
 )
 from protocol.strict_json import MOST_BYTES, decode_json
+from protocol.strict_toml import decode_text, parse_toml
 
 TOLD = (
     "told by the learner, and not computed anew: what the model is worth, results and tables, and the settings of "
     f"{STUDY}; its title, purpose and curators are those of signed messages, and plans cost at most its epsilons"
 )
 """What is shown of a deployed study and rests on its learner's word."""
+
+
+MOST_PURPOSE = 1000
+"""Longest purpose of a proposal, in characters; of a validation it is cut to leave room for what is announced."""
+
+
+@dataclass(frozen=True)
+class StatedStudy:
+    """The parts of a study's file that are checked."""
+
+    title: str
+    learner: str
+    purpose: str
+    epsilon: Fraction
+    validation: Fraction | None
+    curators: Mapping[str, str]  # name -> its public key, or the file of its card
+    of_analyses: bool
+
+
+def read_study(data: bytes) -> StatedStudy:
+    """Read a study's file.
+
+    Raises:
+        ConfigurationError, LookupError, TypeError, AttributeError: it is none.
+    """
+    content = parse_toml(decode_text(data, where=STUDY), where=STUDY)
+    validation = content.get("validate")
+    return StatedStudy(
+        title=content["title"],
+        learner=content.get("learner", "learner"),
+        purpose=str(content.get("purpose", "")),
+        epsilon=parse_rational(content["epsilon"]),
+        validation=None if validation is None else parse_rational(validation),
+        curators={str(name): str(key) for name, key in content["curators"].items()},
+        of_analyses="analyses" in content,
+    )
 
 
 def is_deployed(index: Index) -> bool:
@@ -58,8 +96,8 @@ def check_deployed(folder: Path, index: Index, exchanges: Sequence[TranscriptVer
     study = None
     if (folder / STUDY).exists():
         try:
-            study = read_study(read_plain(folder / STUDY, most=MOST_TEXT), where=STUDY)
-        except (OSError, ConfigurationError) as error:
+            study = read_study(read_plain(folder / STUDY, most=MOST_TEXT))
+        except (OSError, ConfigurationError, LookupError, TypeError, AttributeError) as error:
             complaints.append(printable(f"{STUDY} cannot be read: {error}", 400))
         else:
             complaints += [f"{STUDY}: {text}" for text in _check_study(study, index, exchanges)]
@@ -73,7 +111,7 @@ def check_deployed(folder: Path, index: Index, exchanges: Sequence[TranscriptVer
     return complaints + _check_receipts(index, exchanges) + _check_cost(folder, index, exchanges, study)
 
 
-def _check_study(study: StudyFile, index: Index, exchanges: Sequence[TranscriptVerdict]) -> list[str]:
+def _check_study(study: StatedStudy, index: Index, exchanges: Sequence[TranscriptVerdict]) -> list[str]:
     """Return where the study's file differs from the run's list and from signed proposals."""
     facts = {
         "title": study.title == index.title,
@@ -87,7 +125,7 @@ def _check_study(study: StudyFile, index: Index, exchanges: Sequence[TranscriptV
         for name, written in study.curators.items()
         if len(written) == len(keys.get(name, "")) and written.lower() != keys[name]
     ]
-    budgets = {FIT: study.budget.epsilon, VALIDATION: study.budget.validation}
+    budgets = {FIT: study.epsilon, VALIDATION: study.validation}
     for exchange in exchanges:
         file, number = exchange.entry.file, exchange.entry.study
         if number not in budgets or not exchange.study:
@@ -102,13 +140,14 @@ def _check_study(study: StudyFile, index: Index, exchanges: Sequence[TranscriptV
     return complaints
 
 
-def _announced(study: StudyFile, purpose: str, number: int) -> bool:
+def _announced(study: StatedStudy, purpose: str, number: int) -> bool:
     """Whether a proposal's purpose is the file's, with its announcement of a validation and its analyses in words."""
     if number == VALIDATION:
-        return purpose.startswith(f"Validation. {study.purpose}".strip()[:MOST_WORDS])
-    words = study.budget.words
-    allowed = [study.purpose, words] if isinstance(words, str) else [study.purpose]
-    return purpose in allowed or (bool(study.analyses) and any(map(purpose.startswith, map(str.strip, allowed))))
+        return purpose.startswith(f"Validation. {study.purpose}".strip()[: MOST_PURPOSE - LONGEST])
+    allowed = [study.purpose]
+    if study.validation is not None:
+        allowed.append(announcing(study.purpose, study.validation))
+    return purpose in allowed or (study.of_analyses and any(map(purpose.startswith, map(str.strip, allowed))))
 
 
 def _check_receipts(index: Index, exchanges: Sequence[TranscriptVerdict]) -> list[str]:
@@ -149,7 +188,7 @@ def _newest_receipt(exchanges: Sequence[TranscriptVerdict]) -> Any:
 
 
 def _check_cost(
-    folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], study: StudyFile | None
+    folder: Path, index: Index, exchanges: Sequence[TranscriptVerdict], study: StatedStudy | None
 ) -> list[str]:
     """Return where `cost.json`, and its copy in the results of analyses, differ from what transcripts prove."""
     expected, complaints = expected_cost(index, exchanges, study), []
@@ -169,7 +208,7 @@ def _check_cost(
     return complaints
 
 
-def expected_cost(index: Index, exchanges: Sequence[TranscriptVerdict], study: StudyFile | None) -> dict[str, Any]:
+def expected_cost(index: Index, exchanges: Sequence[TranscriptVerdict], study: StatedStudy | None) -> dict[str, Any]:
     """Return what `cost.json` must say.
 
     `study`: its file, which tells the epsilon of a validation that came to no plan; None if it cannot be read.
@@ -178,8 +217,8 @@ def expected_cost(index: Index, exchanges: Sequence[TranscriptVerdict], study: S
     if any(item.entry.study == VALIDATION for item in exchanges):
         plans[VALIDATION] = "validation"
     announced = {most for item in exchanges if (most := read_notice(item.purpose).most) is not None}
-    if study is not None and study.budget.validation is not None:
-        announced.add(study.budget.validation)
+    if study is not None and study.validation is not None:
+        announced.add(study.validation)
     claimed: dict[str, Any] = {}
     for number, plan in plans.items():
         planned = max((item.planned for item in exchanges if item.entry.study == number), default=ZERO)

@@ -16,11 +16,9 @@ import msgspec
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
 from expril.audit.recompute.replay import Replayed
-from expril.audit.recompute.sums import add, known
+from expril.audit.recompute.sums import add, bound_text
 from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
 from expril.files import MOST_TEXT, read_plain
-from learner_node.strategies import DEFAULT_STRATEGY
-from learner_node.study.pooling import SUM
 from protocol.envelopes import LABEL
 from protocol.errors import ConfigurationError, printable
 from protocol.limits import Limits
@@ -138,6 +136,9 @@ TOLD_BY_A_RUN = (
 )
 """What is shown of a simulation's run and rests on its learners' word."""
 
+USUAL = {"strategy": "cells", "pooling": "sum"}
+"""Settings of a learner whose scenario does not write them."""
+
 Ledgers = Mapping[str, Replayed]
 """Curator of the first repeat -> its ledger; only ledgers whose chain holds."""
 
@@ -231,10 +232,10 @@ def _check_settings(reported: LearnerReport, settings: Mapping[str, Any]) -> lis
     """Return where a learner's strategy, pooling and purpose are others than its scenario's."""
     for learner in settings.get("learners", ()):
         if learner.get("name") == reported.learner:
-            strategy = ANALYSES if "analyses" in learner else learner.get("strategy", DEFAULT_STRATEGY)
+            strategy = ANALYSES if "analyses" in learner else learner.get("strategy", USUAL["strategy"])
             expected = {
                 "strategy": strategy,
-                "pooling": learner.get("pooling", SUM),
+                "pooling": learner.get("pooling", USUAL["pooling"]),
                 "purpose": learner.get("purpose", ""),
             }
             who = printable(reported.learner)
@@ -306,7 +307,7 @@ def _check_spent(who: str, reported: str, exchanges: Sequence[TranscriptVerdict]
     high = max(bounds, default=ZERO) if len(bounds) == len(most) else None
     if low <= exact(reported) and (high is None or exact(reported) <= high):
         return []
-    proven = as_text(low) if low == high else f"{as_text(low)} to {known(high)}"
+    proven = as_text(low) if low == high else f"{as_text(low)} to {bound_text(high)}"
     return [f"{who} spent {reported}, transcripts and ledgers prove {proven}"]
 
 

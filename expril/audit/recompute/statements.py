@@ -41,13 +41,13 @@ def differing_leaves(stated: Any, expected: Any, place: str = "") -> Iterator[st
             if key in stated:
                 yield from differing_leaves(stated[key], value, _below(place, key))
             else:
-                yield f"{_below(place, key)} is missing, which is {_shown(value)}"
+                yield f"{_below(place, key)} is missing, which is {_text(value)}"
         return
     if expected is ANYTHING:
         return
     values = expected.values if isinstance(expected, OneOf) else (expected,)
     if not any(_equal(stated, value) for value in values):
-        yield f"{place} is {_shown(stated)}, and the evidence gives {' or '.join(map(_shown, values))}"
+        yield f"{place} is {_text(stated)}, and the evidence gives {' or '.join(map(_text, values))}"
 
 
 def _below(place: str, key: object) -> str:
@@ -64,11 +64,11 @@ def _equal(stated: object, value: object) -> bool:
     return type(stated) is type(value) and stated == value
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, Fraction):
         return as_text(value)
     if isinstance(value, OneOf):
-        return " or ".join(map(_shown, value.values))
+        return " or ".join(map(_text, value.values))
     if isinstance(value, str):
         return printable(value, 100)
     return "nothing" if value is None else "an object" if isinstance(value, Mapping) else f"a {type(value).__name__}"

@@ -104,7 +104,7 @@ class Sum:
             "version": self.version or None,
             "claimed": as_text(self.claimed),
             "spent": as_text(self.spent),
-            "at_most": known(self.at_most),
+            "at_most": bound_text(self.at_most),
             "beyond_plans": as_text(self.beyond),
             "integral": as_words(self.integral),
             "provisos": {proviso: as_text(amount) for proviso, amount in self.provisos.items()},
@@ -130,8 +130,8 @@ class UnitSum:
             "unit": self.unit,
             "world": self.world or None,
             "curators": list(self.curators),
-            "apart": known(self.apart),
-            "shared": known(self.shared),
+            "apart": bound_text(self.apart),
+            "shared": bound_text(self.shared),
         }
 
 
@@ -234,7 +234,7 @@ class Spent(NamedTuple):
     amount: Fraction | None  # exact; None is infinite
 
 
-def known(amount: Fraction | None) -> str:
+def bound_text(amount: Fraction | None) -> str:
     """Return an amount as exact text, or "unknown"."""
     return UNKNOWN if amount is None else as_text(amount)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from expril.audit.recompute.entries import ZERO, as_text
 from expril.audit.recompute.ledger import LedgerAudit
-from expril.audit.recompute.sums import Sum, UnitSum, known
+from expril.audit.recompute.sums import Sum, UnitSum, bound_text
 from protocol.envelopes import LABEL
 from protocol.errors import printable
 from protocol.messages import Message, Receipt
@@ -130,7 +130,7 @@ class TranscriptVerdict(Verdict):
             numbers = {
                 "claimed": as_text(proof.epsilon_claimed),
                 "spent": as_text(proof.epsilon_spent),
-                "at_most": known(self.at_most),
+                "at_most": bound_text(self.at_most),
                 "releases": proof.releases,
                 "refusals": list(proof.refusals),
                 "state": proof.state.value,
