@@ -31,7 +31,9 @@ class Case:
 
     def game(self, rng: Rng) -> Game:
         """The game on it; `rng` makes the noise."""
-        return Game(lambda data, n: self.draw(data, n, rng), self.first, self.second, self.claim, self.says)
+        return Game(
+            lambda data, n: self.draw(data, n, rng), self.first, self.second, epsilon=self.claim, neighbours=self.says
+        )
 
 
 @dataclass(frozen=True)

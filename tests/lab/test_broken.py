@@ -72,6 +72,14 @@ def test_the_oracle_proves_the_fault_and_no_more_than_the_loss(name):
         assert careful <= (math.inf if case.loss is None else case.loss)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", [GAME, ROUNDED])
+def test_the_game_is_played_as_it_is_stated(maker):
+    trial = compute(Task("tails-redrawn", maker, "1", 1))
+    assert trial.proves
+    assert "likelier under" in trial.event
+
+
 def trials(name, maker, proofs, seeds):
     return [Trial(name, maker, CASES[name].claim, seed, seed < proofs, 2.0 + seed, "an event") for seed in range(seeds)]
 
