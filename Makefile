@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
+AUDITED_VENV ?= .venv-audited
+AUDITED_STAMP := $(AUDITED_VENV)/.installed
 SCENARIO ?= wdbc
 
 export FLWR_TELEMETRY_ENABLED = 0
@@ -18,7 +20,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench vectors install curator-lock peers clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench vectors install curator-lock peers audited clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -105,5 +107,14 @@ $(PEERS_STAMP): $(STAMP) lab/peers/requirements.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement lab/peers/requirements.txt
 	touch $@
 
+# What `expril-lab peers` plays and the peers' environment cannot hold.
+audited: $(AUDITED_STAMP)
+
+$(AUDITED_STAMP): $(STAMP) lab/peers/requirements-audited.txt
+	$(BIN)/python -m venv --clear $(AUDITED_VENV)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$($(AUDITED_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/expril.pth"
+	$(AUDITED_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement lab/peers/requirements-audited.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS_VENV) $(AUDITED_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

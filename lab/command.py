@@ -26,67 +26,65 @@ from expril.report.table import Cell, Written, text_table
 if TYPE_CHECKING:
     from lab.peers.audited import Audited
 
-_DRAWS = 2_000
-
 
 def audit_peers(
-    draws: Annotated[int, typer.Option(min=400, max=10**6, help="Outcomes from either input.")] = _DRAWS,
+    only: Annotated[list[str] | None, typer.Option(help="Names of games, or how they begin; repeatable. [all]")] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=400, max=10**6, help="Outcomes from either input. [each game's own]")
+    ] = None,
+    publish: Annotated[
+        Path | None, typer.Option(help="Folder of docs: its peers-audited.md and results are written again.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Play the game on diffprivlib's naive Bayes and logistic regression, one record added or removed.
+    """Play the game on what other projects ship, each in an environment of its own (docs/peers-audited.md).
 
-    Where the peers' environment is absent nothing is played, and one line says so (docs/in-site-learning.md).
+    Where an environment or a library is absent its games are not played, and one line says so.
 
-    Exit status: 0 the game found what docs/in-site-learning.md says, or nothing was played; 1 it found something else.
+    Exit status: 0 what was found is what the documents say, or nothing was played; 1 something else was found.
     """
     with plain_errors(part="simulations"), bars(json_) as tick:
         from lab.peers import PeerUnavailableError
-        from lab.peers.audited import PEER_GAMES, audit_peer
+        from lab.peers.audited import audit_peer, chosen, merged, read_published
+        from lab.peers.audited import publish as write
 
         outcomes: list[Audited] = []
-        skipped = ""
-        for number, name in enumerate(PEER_GAMES):
-            tick("games", number, len(PEER_GAMES))
+        skipped: dict[str, str] = {}
+        names = chosen(only or ())
+        for number, name in enumerate(names):
+            tick("games", number, len(names))
             try:
                 outcomes.append(audit_peer(name, draws=draws))
             except PeerUnavailableError as error:
-                skipped = str(error)
-                break
+                skipped[name] = str(error)
+        if publish is not None:
+            old = read_published(publish) if (publish / "peers-audited" / "results.json").exists() else []
+            write(merged(old, outcomes), publish)
     if json_:
-        rows = [
-            {
-                "name": outcome.name,
-                "claimed": outcome.attack.claimed,
-                "lower_bound": outcome.attack.lower_bound,
-                "truth": PEER_GAMES[outcome.name].truth,
-                "broken": outcome.broken,
-                "expected": outcome.expected,
-                "fault": PEER_GAMES[outcome.name].fault,
-                "neighbours": outcome.attack.neighbours,
-                "event": outcome.attack.event,
-            }
-            for outcome in outcomes
-        ]
-        print_json({"games": rows, "skipped": skipped})
+        from dataclasses import asdict
+
+        print_json({"games": [asdict(outcome) for outcome in outcomes], "skipped": skipped})
     elif outcomes:
         print_table(_table(outcomes))
-    if skipped:
-        say("skipped", skipped)
+    for reason in dict.fromkeys(skipped.values()):
+        say("skipped", f"{', '.join(name for name, why in skipped.items() if why == reason)}: {reason}")
     exit_unless(all(outcome.expected for outcome in outcomes))
 
 
 def _table(outcomes: "list[Audited]") -> Written:
-    from lab.peers.audited import PEER_GAMES
+    from lab.peers.claims import CLAIMS
 
     rows = []
     for outcome in outcomes:
-        game, text = PEER_GAMES[outcome.name], "broken" if outcome.broken else "not broken"
+        claim = CLAIMS[outcome.name]
+        text = "refuted" if outcome.refuted else "not refuted" if outcome.claimed else "none claimed"
         verdict = text if outcome.expected else Cell(f"{text} (unexpected)", tone="bad")
-        rows.append(
-            (outcome.name, outcome.attack.claimed, f"{outcome.attack.lower_bound:.3f}", game.truth, verdict, game.fault)
-        )
-    headings = ("release", "claimed", "proven by draws", "true", "verdict", "what is wrong")
-    return text_table("diffprivlib", headings, rows, wraps=["true", "what is wrong"])
+        bound = "" if outcome.lower_bound is None else f"{outcome.lower_bound:.3f}"
+        claimed = f"{outcome.claimed} at {outcome.delta}" if outcome.delta != "0" else outcome.claimed
+        library = f"{claim.library.title} {outcome.version}"
+        rows.append((outcome.name, library, claimed, bound, outcome.exact, verdict, claim.verdict))
+    headings = ("game", "library", "claimed", "proven by draws", "exact", "claim", "verdict")
+    return text_table("What other projects ship", headings, rows, wraps=["verdict"])
 
 
 def difference(

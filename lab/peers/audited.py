@@ -1,150 +1,199 @@
-"""The game on diffprivlib's own models, under add or remove of one record: what is claimed, and what draws prove.
+"""The game on what other projects ship: the claim of each, what draws prove, what its law says, and the verdict.
 
-They are controls of the audit and nothing else: no curator runs them. docs/in-site-learning.md says what was found.
+Their code runs in an environment of its own and answers in arrays; docs/peers-audited.md shows what was found.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expril.audit.attack.game import Game, breaks
 from expril.audit.results import Attack
-from lab.peers.environment import rows_in_environment
-from lab.peers.task import Matrix, PeerFailedError, PeerTask, PeerUnavailableError
+from expril.files import read_text_file, replace_text
+from lab.peers.claims import CLAIMS, PAGE, LibraryClaim, PeerClaim, Rows
+from lab.peers.environment import environment_versions, release_in_environment
+from lab.peers.task import PeerFailedError, PeerUnavailableError, Release
 from protocol.errors import ConfigurationError
 
-DRAWS = 2_000  # from either input: a fit takes a millisecond or two, and what these give away shows in a few hundred
-EPSILON = 1.0
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Records of one attribute."""
-
-    values: tuple[float, ...]  # of the attribute
-    labels: tuple[int, ...]  # 0 or 1, one a record
-
-
-@dataclass(frozen=True)
-class PeerGame:
-    """One release of a library, and two sets of records of which one has a record more."""
-
-    release: str  # key of `diffprivlib_models.GAMES`
-    first: Labelled  # the records
-    second: Labelled
-    most: float  # the largest absolute value that the library is told a record has
-    neighbours: str  # the two, in words
-    fault: str  # what is wrong, one sentence; "" where the game is to find nothing
-    truth: str  # the largest loss between these two sets, in words
-
-    @property
-    def game(self) -> Game:
-        """The game in the form of `expril audit game`."""
-        return Game(
-            partial(outcomes, self.release, self.most),
-            self.first,
-            self.second,
-            EPSILON,
-            neighbours=self.neighbours,
-            statistics={"the size of the last number": lambda rows: np.abs(rows[:, -1])},
-        )
+ERROR_RATE = 0.001
+RESULTS = "peers-audited/results.json"
+START, END = "<!-- games: start -->", "<!-- games: end -->"
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What the game found."""
+    """What was found about one claim."""
 
-    name: str  # key of `PEER_GAMES`
-    attack: Attack  # what the draws prove
-    broken: bool  # whether that is more than is claimed
-    expected: bool  # whether `broken` is what the table of games says
+    name: str  # key of `CLAIMS`
+    version: str  # of the library
+    claimed: str  # epsilon, exact; "" where none is claimed
+    delta: str
+    draws: int  # from either input; 0 where no game was played
+    lower_bound: float | None  # on epsilon at delta; None where no game was played
+    error_rate: float  # chance that `lower_bound` is above the true epsilon, at most
+    event: str  # in words
+    exact: str  # epsilon at delta by the law, "infinite", or "" where there is no simple law
+    refuted: bool  # whether the bound or the law is above what is claimed
 
-
-_TWO = Labelled((0.0, 0.0), (0, 1))
-PEER_GAMES: Mapping[str, PeerGame] = MappingProxyType(
-    {
-        "naive-bayes-counts": PeerGame(
-            "class-counts",
-            Labelled((0.2, 0.4, 0.6, 0.8), (0, 0, 1, 1)),
-            Labelled((0.2, 0.4, 0.6, 0.8, 0.8), (0, 0, 1, 1, 1)),
-            1.0,
-            "4 records, and one record more",
-            "The noisy class counts are moved until they add up to the exact number of records.",
-            "infinite",
-        ),
-        "logistic-one-class": PeerGame(
-            "weight",
-            Labelled((0.0, 0.0), (0, 0)),
-            Labelled((0.0, 0.0, 0.0), (0, 0, 1)),
-            1.0,
-            "2 records of one class, and one more of another class",
-            "A data set of one class raises an error, which tells it without noise.",
-            "infinite",
-        ),
-        "logistic-norm": PeerGame(
-            "weight",
-            _TWO,
-            Labelled((0.0, 0.0, 1000.0), (0, 1, 1)),
-            1000.0,
-            "2 records of norm 0, and one more of the norm that the model is told, 1,000",
-            "The curvature of a record of norm R is taken for R / 4; it is R^2 / 4.",
-            "about 5.5",
-        ),
-        "logistic-n": PeerGame(
-            "weight",
-            _TWO,
-            Labelled((0.0, 0.0, 0.0), (0, 1, 1)),
-            1.0,
-            "2 records of norm 0, and 3: only their number differs",
-            "",
-            "0: the regulariser 1 / (C n), the noise and the mean loss have the same 1 / n, which cancels",
-        ),
-    }
-)
-"""By name; the last one is to hold."""
+    @property
+    def expected(self) -> bool:
+        """Whether this is what the table of claims says."""
+        holds = CLAIMS[self.name].holds
+        return (holds is False) == self.refuted
 
 
-def outcomes(release: str, most: float, records: Labelled, draws: int) -> NDArray[np.float64]:
-    """So many outcomes of the library on these records, (draws, k).
+def chosen(only: Sequence[str]) -> tuple[str, ...]:
+    """The names in `only`, and those that begin with one that is no name itself; all where `only` is empty.
 
-    Raises PeerUnavailableError: there is no peers' environment, or it lacks the library; the text says what to do;
+    Raises:
+        ConfigurationError: one of them begins no name.
+    """
+    for start in only:
+        if not any(name.startswith(start) for name in CLAIMS):
+            raise ConfigurationError(f"no audited peer begins with {start!r}; there are {', '.join(CLAIMS)}")
+    starts = tuple(start for start in only if start not in CLAIMS)
+    return tuple(name for name in CLAIMS if not only or name in only or (starts and name.startswith(starts)))
+
+
+def audit_peer(name: str, *, draws: int | None = None, error_rate: float = ERROR_RATE) -> Audited:
+    """Ask a library for its claim, play the game, and compare both bound and exact loss with the claim.
+
+    `draws`: from either input [those of the claim].
+
+    Raises PeerUnavailableError: there is no environment, or it lacks the library; the text says what to do;
     PeerFailedError: its process gave no answer.
     """
-    values: Matrix = np.array(records.values, np.float64)[:, None]
-    task = PeerTask(
-        peer=release,
-        epsilon=EPSILON,
-        delta=0.0,
-        seed=0,
-        train=values,
-        labels=np.array(records.labels, np.int64),
-        test=np.zeros((draws, 1)),
-        lower=np.array([0.0]),
-        upper=np.array([most]),
-        source=values,
-        columns=("x",),
+    claim = CLAIMS[name]
+    version = _version(claim)
+    claimed = _claimed(claim)
+    attack = None
+    if claim.draws:
+        attack = _play(claim, claimed, draws or claim.draws, error_rate)
+    above = claim.exact is not None and bool(claimed) and claim.exact > float(Fraction(claimed)) * (1 + 1e-9)
+    return Audited(
+        name=name,
+        version=version,
+        claimed=claimed,
+        delta=claim.delta,
+        draws=attack.draws if attack else 0,
+        lower_bound=None if attack is None else round(attack.lower_bound, 3),
+        error_rate=error_rate,
+        event=attack.event if attack else "",
+        exact="" if claim.exact is None else "infinite" if math.isinf(claim.exact) else f"{claim.exact:.6g}",
+        refuted=bool(claimed) and (above or (attack is not None and breaks(attack))),
     )
-    return rows_in_environment("games", task)
 
 
-def audit_peer(name: str, *, draws: int = DRAWS, error_rate: float = 0.001) -> Audited:
-    """Play one of `PEER_GAMES`.
+def _play(claim: PeerClaim, claimed: str, draws: int, error_rate: float) -> Attack:
+    def outcomes(records: Rows, count: int) -> NDArray[np.float64]:
+        return _outcomes(claim, Release(claim.release, count, claim.setting), records)
 
-    `error_rate`: chance that the lower bound is above the true epsilon, at most.
-
-    Raises PeerUnavailableError or PeerFailedError: as `drawn`.
-    """
-    game = PEER_GAMES[name]
+    size, statistics = claim.size, {}
+    if size is not None:
+        statistics = {"the size of the last number": lambda rows: np.abs(rows[:, size])}
+    game = Game(
+        outcomes,
+        claim.first,
+        claim.second,
+        claimed or "0",
+        delta=claim.delta,
+        neighbours=claim.neighbours,
+        statistics=statistics,
+    )
     try:
-        attack = game.game.play(draws=draws, error_rate=error_rate)
+        return game.play(draws=draws, error_rate=error_rate)
     except ConfigurationError as error:
         # The game tells an author where the mechanism fails; here it is the environment that does.
         if isinstance(error.__cause__, PeerUnavailableError | PeerFailedError):
             raise error.__cause__ from None
         raise
-    broken = breaks(attack)
-    return Audited(name, attack, broken, broken == bool(game.fault))
+
+
+def _claimed(claim: PeerClaim) -> str:
+    """Epsilon as exact text: what is stated, or what the library answers, to nine digits."""
+    if isinstance(claim.epsilon, LibraryClaim):
+        release = Release(claim.epsilon.release, 1, claim.epsilon.setting)
+        return f"{float(_outcomes(claim, release, claim.first)[0, 0]):.9g}"
+    return claim.epsilon or ""
+
+
+def _outcomes(claim: PeerClaim, release: Release, records: Rows) -> NDArray[np.float64]:
+    array = np.array(records, np.float64)
+    return release_in_environment(claim.library.environment, claim.library.family, release, array)
+
+
+def _version(claim: PeerClaim) -> str:
+    library = claim.library
+    return environment_versions(library.environment, library.family).get(library.package, "")
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+def page_rows(results: Sequence[Audited]) -> list[str]:
+    """The table of docs/peers-audited.md, in Markdown: a line each."""
+    lines = [
+        "| command | library, setting | unit, neighbours, steps | claimed | proven by draws | exact loss | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        claim = CLAIMS[result.name]
+        at = "" if result.delta == "0" else f", delta {result.delta}"
+        steps = "1 step" if claim.steps == 1 else f"{claim.steps} steps"
+        bound = "-" if result.lower_bound is None else f"{result.lower_bound:.3f} by {result.draws:,}"
+        cells = (
+            f"`expril-lab peers --only {result.name}`",
+            f"{claim.library.title} {result.version}: {claim.wording}",
+            f"{claim.unit}; {claim.neighbours}; {steps}",
+            f"{_figure(result.claimed)}{at}" if result.claimed else "none",
+            bound,
+            _figure(result.exact) or "-",
+            f"**{claim.verdict}**" if result.refuted else claim.verdict,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def publish(results: Sequence[Audited], docs: Path) -> None:
+    """Write the results and the table of the page under `docs`; what is on other pages stays there.
+
+    Raises:
+        ConfigurationError: the page is not there, or has no place for the table.
+    """
+    listed = [result for result in results if CLAIMS[result.name].page == PAGE]
+    page = docs / PAGE
+    before, start, rest = read_text_file(page, "page").partition(START)
+    _old, end, after = rest.partition(END)
+    if not (start and end):
+        raise ConfigurationError(f"{page} has no place for the table; write {START} and {END} there")
+    table = "\n".join(page_rows(listed))
+    (docs / RESULTS).parent.mkdir(exist_ok=True)
+    written = {"command": "expril-lab peers --publish docs", "games": [asdict(result) for result in listed]}
+    replace_text(docs / RESULTS, json.dumps(written, indent=1) + "\n")
+    replace_text(page, f"{before}{start}\n\n{table}\n\n{end}{after}")
+
+
+def read_published(docs: Path) -> list[Audited]:
+    """The results that `publish` wrote."""
+    written: dict[str, Any] = json.loads(read_text_file(docs / RESULTS, "results"))
+    return [Audited(**game) for game in written["games"]]
+
+
+def merged(old: Sequence[Audited], new: Sequence[Audited]) -> list[Audited]:
+    """Both, in the order of the claims; of two about one claim, the new one."""
+    latest = {result.name: result for result in (*old, *new)}
+    return [replace(latest[name]) for name in CLAIMS if name in latest]
+
+
+def _figure(number: str) -> str:
+    if not number or number == "infinite":
+        return number
+    value = float(Fraction(number))
+    return f"{value:,.1f}" if value >= 1000 else f"{value:.4g}"

@@ -1,7 +1,8 @@
-"""The peers' environment: where its Python is, and the process of it that trains peers.
+"""The peers' environments: where the Python of each is, and the process of it that trains peers, or plays them.
 
-Peers need libraries that cannot live with ours (diffprivlib wants an older scikit-learn), so they have an environment
-of their own, and run in a process that is started once and reused.
+Peers need libraries that cannot live with ours (diffprivlib wants an older scikit-learn), nor with each other
+(smartnoise-sql wants an older OpenDP), so they have environments of their own, and run in processes that are started
+once and reused.
 """
 
 import atexit
@@ -14,21 +15,50 @@ import threading
 import time
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.peers.task import ARRAYS, Matrix, PeerFailedError, PeerResult, PeerTask, PeerUnavailableError, Vector
+from lab.peers.task import ARRAYS, Matrix, PeerFailedError, PeerResult, PeerTask, PeerUnavailableError, Release, Vector
 
 PYTHON_VARIABLE = "EXPRIL_PEERS"
-FOLDER = ".venv-peers"
 ROOT = Path(__file__).resolve().parents[2]
-HOW_TO_INSTALL = (
-    f"`make peers` in ExPriL's checkout makes {FOLDER}; or install lab/peers/requirements.txt into an "
-    f"environment of its own and set {PYTHON_VARIABLE} to its python"
-)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A Python with the libraries of some peers."""
+
+    target: str  # of the Makefile, which makes `folder`
+    folder: str  # in the checkout
+    variable: str  # environment variable that names another Python
+    requirements: str  # what to install elsewhere
+
+    @property
+    def how_to_install(self) -> str:
+        """What to do where it is absent."""
+        return (
+            f"`make {self.target}` in ExPriL's checkout makes {self.folder}; or install {self.requirements} into an "
+            f"environment of its own and set {self.variable} to its python"
+        )
+
+    def python(self) -> Path:
+        """What its variable names, else the Python of its folder.
+
+        Raises PeerUnavailableError: there is none; the text says how to install it.
+        """
+        named = os.environ.get(self.variable)
+        python = Path(named) if named else ROOT / self.folder / "bin" / "python"
+        if not python.is_file():
+            raise PeerUnavailableError(f"an environment of peers is not there: no {python}. {self.how_to_install}")
+        return python
+
+
+PEERS_ENVIRONMENT = Environment("peers", ".venv-peers", PYTHON_VARIABLE, "lab/peers/requirements.txt")
+AUDITED_ENVIRONMENT = Environment("audited", ".venv-audited", "EXPRIL_AUDITED", "lab/peers/requirements-audited.txt")
 TIMEOUT_SECONDS = 1800.0  # for one answer; far above what any peer takes, so that only one that hangs is ended
 CLOSING_SECONDS = 5.0
 # Ours come last on the path: a scikit-learn beside ExPriL must not hide the older one of the peers.
@@ -37,15 +67,8 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 def peers_python() -> Path:
-    """The Python of the peers' environment: what EXPRIL_PEERS names, else that of `.venv-peers` in the checkout.
-
-    Raises PeerUnavailableError: there is none; the text says how to install it.
-    """
-    named = os.environ.get(PYTHON_VARIABLE)
-    python = Path(named) if named else ROOT / FOLDER / "bin" / "python"
-    if not python.is_file():
-        raise PeerUnavailableError(f"the peers' environment is not there: no {python}. {HOW_TO_INSTALL}")
-    return python
+    """The Python of the peers' environment; raises as `Environment.python`."""
+    return PEERS_ENVIRONMENT.python()
 
 
 class Worker:
@@ -54,8 +77,14 @@ class Worker:
     `command`: starts it; it reads requests from stdin and writes replies to stdout, as `worker` says.
     """
 
-    def __init__(self, command: Sequence[str], timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        environment: Environment = PEERS_ENVIRONMENT,
+    ) -> None:
         self._timeout_seconds = timeout_seconds
+        self._environment = environment
         self._folder = tempfile.TemporaryDirectory(prefix="expril-peers-")
         self._tasks = 0
         try:
@@ -68,7 +97,9 @@ class Worker:
             )
         except OSError as error:
             self._folder.cleanup()
-            raise PeerUnavailableError(f"{command[0]} cannot be started ({error.strerror}). {HOW_TO_INSTALL}") from None
+            raise PeerUnavailableError(
+                f"{command[0]} cannot be started ({error.strerror}). {environment.how_to_install}"
+            ) from None
 
     @property
     def alive(self) -> bool:
@@ -86,23 +117,36 @@ class Worker:
         Raises PeerUnavailableError: a library is missing; PeerFailedError: the peer failed, or its process ended or
         took too long; then it cannot be asked again.
         """
+        scalars = {name: getattr(task, name) for name in ("peer", "epsilon", "delta", "seed", "columns")}
+        inputs = {name: getattr(task, name) for name in ARRAYS}
+        return self._exchange({"family": family, "task": scalars}, inputs, count, task.peer)
+
+    def rows(self, family: str, release: Release, records: Matrix) -> Matrix:
+        """`release.draws` outcomes of a library on these records, (draws, k); raises as `arrays`."""
+        scalars = {"name": release.name, "setting": dict(release.setting), "draws": release.draws}
+        request = {"family": family, "release": scalars}
+        (rows,), _ = self._exchange(request, {"records": records}, 1, release.name)
+        if rows.ndim != 2 or len(rows) != release.draws:
+            raise PeerFailedError(f"{release.name} gave {rows.shape} numbers, not {release.draws} rows")
+        return rows
+
+    def _exchange(
+        self, request: dict[str, Any], inputs: dict[str, NDArray[Any]], count: int, peer: str
+    ) -> tuple[list[NDArray[np.float64]], float]:
         self._tasks += 1
         arrays, answer = (Path(self._folder.name) / f"{name}-{self._tasks}.npz" for name in ("task", "answer"))
-        np.savez(arrays, **{name: getattr(task, name) for name in ARRAYS})
-        scalars = {name: getattr(task, name) for name in ("peer", "epsilon", "delta", "seed", "columns")}
-        request = {"family": family, "task": scalars, "arrays": str(arrays), "answer": str(answer)}
+        np.savez(arrays, allow_pickle=False, **inputs)
         try:
-            reply = self._ask(request, task.peer)
-            return _read(answer, count, task.peer), float(reply["seconds"])
+            reply = self._ask({**request, "arrays": str(arrays), "answer": str(answer)}, peer)
+            return _read(answer, count, peer), float(reply["seconds"])
         finally:
             arrays.unlink(missing_ok=True)
             answer.unlink(missing_ok=True)
 
-    def versions(self) -> dict[str, str]:
-        """Library -> its version in the peers' environment."""
-        return {
-            str(name): str(version) for name, version in self._ask({"versions": True}, "versions")["versions"].items()
-        }
+    def versions(self, family: str | None = None) -> dict[str, str]:
+        """Library -> its version in the environment, of one family or of all."""
+        request = {"versions": True} | ({} if family is None else {"family": family})
+        return {str(name): str(version) for name, version in self._ask(request, "versions")["versions"].items()}
 
     def close(self) -> None:
         """End the process and remove its files; a second call does nothing."""
@@ -133,7 +177,8 @@ class Worker:
             code = self._process.wait()
             raise PeerFailedError(f"{peer}: its process broke off ({type(error).__name__}, exit {code})") from None
         if "missing" in reply:
-            raise PeerUnavailableError(f"{peer}: the peers' environment has no {reply['missing']}. {HOW_TO_INSTALL}")
+            how = self._environment.how_to_install
+            raise PeerUnavailableError(f"{peer}: its environment has no {reply['missing']}. {how}")
         if "error" in reply:
             raise PeerFailedError(f"{peer} failed: {reply['error']} at {reply['place']}")
         answered: dict[str, Any] = reply
@@ -177,24 +222,33 @@ def generate_in_environment(task: PeerTask) -> tuple[Matrix, Vector]:
 
 
 def rows_in_environment(family: str, task: PeerTask) -> Matrix:
-    """Points of a generator without labels ("gans"), or a library's releases ("games"): a row for each of `test`."""
+    """Points of a generator without labels ("gans"): a row for each of `test`."""
     with _LOCK:
         (rows,), _ = _worker().arrays(family, task)
     return rows
 
 
-def environment_versions() -> dict[str, str]:
-    """Library -> its version in the peers' environment. Raises PeerUnavailableError: there is no such environment."""
+def release_in_environment(environment: Environment, family: str, release: Release, records: Matrix) -> Matrix:
+    """Outcomes of a library on these records, as `Worker.rows`; else as `run_in_environment`."""
     with _LOCK:
-        return _worker().versions()
+        return _worker(environment).rows(family, release, records)
 
 
-def _worker() -> Worker:
-    key = os.getpid(), peers_python()
+def environment_versions(environment: Environment = PEERS_ENVIRONMENT, family: str | None = None) -> dict[str, str]:
+    """Library -> its version in an environment, of one family or of all.
+
+    Raises PeerUnavailableError: there is no such environment.
+    """
+    with _LOCK:
+        return _worker(environment).versions(family)
+
+
+def _worker(environment: Environment = PEERS_ENVIRONMENT) -> Worker:
+    key = os.getpid(), environment.python()
     if key not in _WORKERS or not _WORKERS[key].alive:
         if key in _WORKERS:
             _WORKERS.pop(key).close()
-        _WORKERS[key] = Worker([str(key[1]), "-c", _START, str(ROOT)])
+        _WORKERS[key] = Worker([str(key[1]), "-c", _START, str(ROOT)], environment=environment)
     return _WORKERS[key]
 
 

@@ -61,6 +61,17 @@ def gaussian_delta(epsilon: float, multiplier: float) -> float:
     return float(ndtr(half - shift) - math.exp(epsilon + log_ndtr(-half - shift)))
 
 
+def gaussian_epsilon(shift: float, delta: float) -> float:
+    """The epsilon at delta of a Gaussian mechanism whose mean moves by `shift` deviations: Theorem 8, by bisection."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, 1 / shift) > delta:
+        high *= 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, 1 / shift) > delta else (low, middle)
+    return high
+
+
 @lru_cache
 def noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
     """Least noise per step, rounded up by at most 1e-9 of it, of that many steps with all records."""

@@ -4,7 +4,8 @@ This file imports little: the peers' own environment loads it too, and has numpy
 """
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +80,19 @@ class PeerTask:
         if self.epsilon is None:
             raise ValueError(f"{self.peer} needs an epsilon")
         return self.epsilon
+
+
+Setting = Mapping[str, float | str]
+"""Arguments of a library, by our name of them."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """Outcomes that are wanted of one mechanism of a library."""
+
+    name: str  # key of its family's table of releases
+    draws: int  # >= 1
+    setting: Setting = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The process that trains peers in their own environment: one JSON line and one .npz file in, the same back.
 
-Stdin carries one request a line, ``{"task": {...}, "arrays": path, "answer": path}`` or ``{"versions": true}``; stdout
-one reply a line. Nothing is pickled. A reply to a failure has the kind of error and its place in the code, never its
-text, which may quote a record. The process ends with its stdin.
+Stdin carries one request a line, ``{"family": ..., "task": {...}, "arrays": path, "answer": path}``, the same with a
+"release" in place of the "task", or ``{"versions": true}``, of one "family" or all; stdout one reply a line. Nothing is
+pickled. A reply to a failure has the kind of error and its place in the code, never its text, which may quote a record.
+The process ends with its stdin.
 """
 
 import json
@@ -20,8 +21,9 @@ import numpy as np
 
 from lab.peers.task import ARRAYS, PeerTask
 
-Models = Mapping[str, Callable[[PeerTask], Any]]
-"""Name of a peer -> what makes one array of a task, such as probabilities of class 1, or several."""
+Models = Mapping[str, Callable[..., Any]]
+"""Name of a peer -> what makes one array of a task, such as probabilities of class 1, or several. Of a release: what
+makes `draws` rows of (records, setting, draws)."""
 
 
 def _load(module: str, models: str) -> tuple[Models, dict[str, str]]:
@@ -35,8 +37,14 @@ FAMILIES: dict[str, Callable[[], tuple[Models, dict[str, str]]]] = {
     "opacus": partial(_load, "opacus_models", "MODELS"),
     "marginals": partial(_load, "marginals", "MODELS"),
     "generators": partial(_load, "marginals", "GENERATORS"),
-    "games": partial(_load, "diffprivlib_models", "GAMES"),
     "gans": partial(_load, "opacus_models", "GANS"),
+    "diffprivlib-releases": partial(_load, "diffprivlib_releases", "RELEASES"),
+    "opacus-releases": partial(_load, "opacus_releases", "RELEASES"),
+    "opendp-releases": partial(_load, "opendp_releases", "RELEASES"),
+    "flower-releases": partial(_load, "flower_releases", "RELEASES"),
+    "nvflare-releases": partial(_load, "nvflare_releases", "RELEASES"),
+    "vantage6-releases": partial(_load, "vantage6_releases", "RELEASES"),
+    "smartnoise-releases": partial(_load, "smartnoise_releases", "RELEASES"),
 }
 """Family of peers -> loads its models, by name of the peer, and the versions of its libraries, by theirs."""
 
@@ -45,15 +53,18 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The reply to one request; never raises."""
     try:
         if "versions" in request:
-            return {"versions": _versions()}
+            return {"versions": _versions(request.get("family"))}
         models, _ = FAMILIES[request["family"]]()
         with np.load(request["arrays"], allow_pickle=False) as arrays:
-            task = PeerTask(
-                **(request["task"] | {"columns": tuple(request["task"]["columns"])}),
-                **{name: arrays[name] for name in ARRAYS},
-            )
+            inputs = dict(arrays)
         start = time.perf_counter()
-        output = models[task.peer](task)
+        if "release" in request:
+            release = request["release"]
+            output = models[release["name"]](inputs["records"], release["setting"], release["draws"])
+        else:
+            scalars = request["task"] | {"columns": tuple(request["task"]["columns"])}
+            task = PeerTask(**scalars, **{name: inputs[name] for name in ARRAYS})
+            output = models[task.peer](task)
         seconds = time.perf_counter() - start
         outputs = output if isinstance(output, tuple) else (output,)
         np.savez(Path(request["answer"]), *(np.asarray(array, np.float64) for array in outputs))
@@ -77,9 +88,10 @@ def main() -> None:
     serve(sys.stdin, replies)
 
 
-def _versions() -> dict[str, str]:
+def _versions(family: str | None = None) -> dict[str, str]:
+    """Of the libraries of one family, or of all."""
     versions = {"python": sys.version.split()[0]}
-    for load in FAMILIES.values():
+    for load in FAMILIES.values() if family is None else (FAMILIES[family],):
         try:
             versions |= load()[1]
         except ImportError:

@@ -1,6 +1,5 @@
 """Peers: what they are given, their preparation, our own baselines, AIM and MST, the accounting, what is refused."""
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -14,13 +13,9 @@ from scipy.integrate import quad
 from scipy.stats import binom, dlaplace, kstwo, norm
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
-from typer.testing import CliRunner
 
-from lab.__main__ import app
-from lab.peers import PEERS, PeerKind, PeerTask, PeerUnavailableError, audited, run_peer
+from lab.peers import PEERS, PeerKind, PeerTask, run_peer
 from lab.peers import noisy_sums as linear_module
-from lab.peers.audited import PEER_GAMES, audit_peer
-from lab.peers.environment import peers_python
 from lab.peers.marginals import (
     Odometer,
     attributes_of,
@@ -299,46 +294,6 @@ def test_unfit_arguments_are_errors():
     for epsilon, delta in ((0.0, 0.0), (1.0, 1.0), (-1.0, 0.5)):
         with pytest.raises(ValueError, match="must be positive"):
             Odometer(epsilon, delta)
-
-
-def test_without_the_peers_environment_nothing_is_played(monkeypatch, tmp_path):
-    monkeypatch.setenv("EXPRIL_PEERS", str(tmp_path / "none"))
-    with pytest.raises(PeerUnavailableError, match="EXPRIL_PEERS"):
-        audit_peer("naive-bayes-counts", draws=400)
-    text = CliRunner().invoke(app, ["peers", "--json"])
-    assert text.exit_code == 0
-    assert "not there" in json.loads(text.stdout)["skipped"]
-    assert "skipped" in CliRunner().invoke(app, ["peers"]).output
-
-
-def test_a_release_that_tells_the_number_of_records_is_broken(monkeypatch):
-    def counts(_family, task):
-        rng = np.random.default_rng(len(task.train))
-        first = rng.integers(0, len(task.train) + 1, len(task.test))
-        return np.stack([np.full(len(first), len(task.train)), first], axis=1).astype(float)
-
-    monkeypatch.setattr(audited, "rows_in_environment", counts)
-    assert audit_peer("naive-bayes-counts", draws=400).broken
-    results = audit_peer("logistic-n", draws=400)
-    assert results.broken
-    assert not results.expected
-
-
-@pytest.mark.slow
-def test_their_naive_bayes_tells_the_number_of_records():
-    """Bound: with 200 outcomes of 200 against 0 at an error rate of 0.001, ln(0.96 / 0.04) is above 1."""
-    try:
-        peers_python()
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-    try:
-        results = audit_peer("naive-bayes-counts", draws=400)
-    except PeerUnavailableError as error:
-        pytest.skip(str(error))
-    assert results.broken
-    assert results.attack.lower_bound > 1
-    assert Fraction(results.attack.claimed) == 1
-    assert len([game for game in PEER_GAMES.values() if not game.fault]) == 1
 
 
 IN_PROCESS = [name for name, kind in PEERS.items() if kind.run is not None]

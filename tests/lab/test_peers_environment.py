@@ -13,6 +13,7 @@ from lab.peers import PEERS, PeerFailedError, PeerUnavailableError, peer_version
 from lab.peers import environment as peers_environment
 from lab.peers import worker as peers_worker
 from lab.peers.environment import PYTHON_VARIABLE, Worker, peers_python
+from lab.peers.task import Release
 
 SECRET = "0.123456789"
 OUTSIDE = [name for name, kind in PEERS.items() if kind.family]
@@ -118,7 +119,7 @@ def test_a_dead_process_is_replaced(tmp_path, monkeypatch):
     python.touch()
     started = []
 
-    def start(command):
+    def start(command, **_):
         started.append(command)
         once = 'input(); print(\'{"versions": {"a": "1"}}\', flush=True)'
         return fake(once if len(started) == 1 else f"{once}; input()")
@@ -165,6 +166,36 @@ def test_a_worker_gives_the_model_the_task_as_it_was(tmp_path, monkeypatch):
     for name in vars(task):
         assert np.array_equal(getattr(seen[0], name), getattr(task, name)), name
     assert np.array_equal(np.load(tmp_path / "answer.npz")["arr_0"], task.test[:, 1])
+
+
+def test_a_release_gets_records_setting_and_number_of_draws(tmp_path, monkeypatch):
+    np.savez(tmp_path / "task.npz", records=np.array([[1.0, 2.0]]))
+    paths = {"arrays": str(tmp_path / "task.npz"), "answer": str(tmp_path / "answer.npz")}
+    release = {"name": "dp-logistic", "setting": {"epsilon": 2.0, "seed": "unset"}, "draws": 3}
+
+    def model(records, setting, draws):
+        assert setting["seed"] == "unset"
+        return np.tile(records * setting["epsilon"], (draws, 1))
+
+    (reply,) = serve(monkeypatch, json.dumps({"family": "fake", "release": release, **paths}) + "\n", model)
+    assert reply.keys() == {"seconds"}
+    assert np.array_equal(np.load(tmp_path / "answer.npz")["arr_0"], [[2.0, 4.0]] * 3)
+
+
+def test_rows_of_another_number_than_asked_are_an_error():
+    worker = fake(ANSWERING.format(probability="np.zeros((2, 1))"))
+    try:
+        assert worker.rows("fake", Release("r", 2), np.zeros((1, 1))).shape == (2, 1)
+        with pytest.raises(PeerFailedError, match=r"r gave \(2, 1\) numbers, not 3 rows"):
+            worker.rows("fake", Release("r", 3), np.zeros((1, 1)))
+    finally:
+        worker.close()
+
+
+def test_each_environment_has_its_own_variable_and_says_how_to_make_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRIL_AUDITED", str(tmp_path / "none"))
+    with pytest.raises(PeerUnavailableError, match=r"`make audited`.*requirements-audited\.txt.*EXPRIL_AUDITED"):
+        peers_environment.AUDITED_ENVIRONMENT.python()
 
 
 def test_arrays_of_an_answer_keep_their_order(tmp_path, monkeypatch):
