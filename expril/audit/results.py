@@ -50,7 +50,7 @@ class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     kind: str  # query kind and what it releases, such as "counts/mass"
     attack: Attack  # the strongest
-    exact: float | None  # loss of the attacked neighbours by the claimed law; None: no violation is ruled out
+    exact: float | None  # loss of the attacked neighbours by the claimed law; None: they are not audited exactly
     searched: int  # number of pairs of neighbours tried
     violation: bool  # whether anything is wrong, of `alarms` or of what was found besides
     verdict: str  # one sentence

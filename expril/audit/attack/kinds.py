@@ -413,7 +413,9 @@ def audit_kind(
         verdict="",
     )
     alarms = [*result.alarms, *filter(None, strayed)]
-    if enumerated.passes(Fraction(attack.claimed)) and not alarms:
+    if enumerated.loss is None:
+        alarms.append(f"it is not audited exactly, since {enumerated.why_not}")
+    elif enumerated.passes(Fraction(attack.claimed)) and not alarms:
         alarms.append(f"two computations of its exact loss give {enumerated.loss} and {enumerated.by_table}")
     return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms))
 
@@ -566,8 +568,6 @@ def _verdict(attack: Attack, exact: Enumerated, alarms: Sequence[str]) -> str:
     bounds = f"of {float(Fraction(attack.claimed)):.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
     if alarms:
         return f"Breaks its claim: {'; '.join(dict.fromkeys(alarms))}."
-    if exact.loss is None:
-        return f"Holds against this attack: {bounds}; it is not enumerated, since {exact.why_not}."
     return f"Holds: {bounds}, and enumeration gives {exact.loss:.12g}."
 
 

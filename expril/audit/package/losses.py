@@ -47,8 +47,8 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
         name = printable(kind.kind)
         above, problem = _above(kind.attack, kind.exact, least=whole_draws(kind.kind, LEAST_DRAWS))
         wrong += [f"{name}: {problem}"] if problem else []
-        if above and not kind.violation:
-            wrong.append(f"{name} is said to be no violation, and its bound or its exact loss is above the claim")
+        if (above or kind.alarms) and not kind.violation:
+            wrong.append(f"{name} is said to be no violation, and its bound or its exact loss is above what is allowed")
     for control in result.controls:
         name = printable(control.name)
         above, problem = _above(control.attack, None, least=1)
