@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from audit_results import kind as kind_result
 from curator_fakes import Learner as FakeLearner
 from curator_fakes import altered, dataset, mass_body, open_curator, planned, policy
 from curator_node.answering import Answered, Answerer
@@ -48,6 +49,7 @@ from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import FAILED, AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
     MOST_CHOICES,
+    NoisyChoice,
     Table,
     choice_loss,
     enumerate_loss,
@@ -153,6 +155,23 @@ def test_a_kind_without_questions_is_a_violation():
         assert result.violation
         assert "is not audited" in result.verdict
         assert path_checks(name, answerers=answerers, audits=audits) == ()
+
+
+def test_a_kind_that_claims_no_law_is_a_violation(briefly):
+    lawless = altered(
+        AUDITS["counts"], claimed_law=lambda case: None, examples=lambda: {"mass": examples("counts/mass")}
+    )
+    result = audit_kind("counts/mass", draws=400, error_rate=SURE, audits={"counts": lawless}, noise=QuickNoise)
+    assert result.violation
+    assert result.exact is None
+    assert "not audited exactly" in result.verdict
+
+
+def test_a_bound_above_the_exact_loss_is_an_alarm_below_the_claim():
+    proven = kind_result("counts/mass", exact=0.2, claimed="1", bound=0.9)
+    assert proven.alarms == ("the draws prove at least 0.9, and the law that it claims loses 0.2",)
+    assert kind_result("counts/mass", exact=0.9, claimed="1", bound=0.9).alarms == ()
+    assert len(kind_result("counts/mass", exact=1.1, claimed="1", bound=1.2).alarms) == 3
 
 
 def test_a_question_that_nobody_answers_is_a_violation():
@@ -573,12 +592,23 @@ def kind_of(factor):
     return Choice()
 
 
-TOY_AUDITS = {"toy": altered(TOY_AUDIT, examples=lambda: {"": (replace(TOY_AUDIT.examples()[""][0], ask=one_turn),)})}
+def law_of_a_choice(case):
+    """By the scores that the curator hands over; the plan says the scale."""
+    return NoisyChoice(case.trace(()).handed[0], NoisyMax(case.planned.scale.fraction))
+
+
+TOY_AUDITS = {
+    "toy": altered(
+        TOY_AUDIT,
+        examples=lambda: {"": (replace(TOY_AUDIT.examples()[""][0], ask=one_turn),)},
+        claimed_law=law_of_a_choice,
+    )
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "violation"), [(1, False), (Fraction(1, 2), True)])
-def test_a_kind_that_chooses_is_enumerated_without_being_told(factor, violation):
+def test_a_kind_that_chooses_is_enumerated(factor, violation):
     answerers = {"toy": Answerer(kind_of(Fraction(factor)), choosing)}
     result = audit_kind("toy", draws=1_000, answerers=answerers, audits=TOY_AUDITS, noise=OpenDPNoise)
     assert result.exact is not None

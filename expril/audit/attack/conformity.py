@@ -32,12 +32,11 @@ def strayed_calls(path: AnswerPath, audit: KindAudit, pair: Neighbours) -> str:
         if law is None or law.calls is None:
             continue
         calls = path.exact(units)[1].handed
-        if _flat(calls) != (claimed := _flat(law.calls)):
-            return (
-                f"its curator asks for noise {_words(calls)}, and its kind claims {_words(law.calls)}"
-                if (_words(calls) != _words(law.calls))
-                else f"its curator adds noise to other numbers than the {len(claimed)} that its kind claims"
-            )
+        if _flat(calls) == _flat(law.calls):
+            continue
+        if _words(calls) != _words(law.calls):
+            return f"its curator asks for noise {_words(calls)}, and its kind claims {_words(law.calls)}"
+        return "its curator hands other exact numbers to its source of noise than its kind claims"
     return ""
 
 

@@ -412,9 +412,10 @@ def audit_kind(
         violation=False,
         verdict="",
     )
-    alarms = [*result.alarms, *filter(None, strayed)]
-    if enumerated.loss is None:
-        alarms.append(f"it is not audited exactly, since {enumerated.why_not}")
+    unknown = [candidate.enumerated.why_not for candidate in candidates if candidate.enumerated.loss is None]
+    alarms = [*result.alarms, *filter(None, strayed), *_charged_too_little(chosen, audit)]
+    if unknown:
+        alarms.append(f"it is not audited exactly, since {unknown[0]}")
     elif enumerated.passes(Fraction(attack.claimed)) and not alarms:
         alarms.append(f"two computations of its exact loss give {enumerated.loss} and {enumerated.by_table}")
     return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms))
@@ -439,6 +440,19 @@ class _Draws:
             if rows and law is not None and (words := strayed_draws(law, np.concatenate(rows))):
                 return words
         return ""
+
+
+def _charged_too_little(candidate: Candidate, audit: KindAudit) -> list[str]:
+    """Say which answers lose more than they are charged, by the claimed law; nothing of charges that are planned."""
+    path, pair = replace(candidate.path, copies=1), candidate.pair
+    if not path.answerer.kind.looks_back or (law := _claimed(path, audit, pair.shared)) is None:
+        return []
+    losses = {charge: _enumerated(path, audit, pair, charge) for charge in law.charges}
+    return [
+        f"answers that are charged {charge} lose {loss.loss:.6g} by enumeration"
+        for charge, loss in losses.items()
+        if loss.loss is not None and loss.passes(charge)
+    ]
 
 
 def _claimed(path: AnswerPath, audit: KindAudit, units: tuple[Unit, ...]) -> Law | None:
