@@ -434,12 +434,9 @@ def second_turn_drawn_anew_for_nothing(question, dataset, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", [second_turn_bare, second_turn_drawn_anew_for_nothing])
 def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
-    draws = 16_000 if answer is second_turn_drawn_anew_for_nothing else 2_000
-    result = audit_kind("toy", draws=draws, error_rate=STRICT, **with_answer(answer, "toy"), noise=QuickNoise)
+    result = audit_kind("toy", draws=2_000, error_rate=STRICT, **with_answer(answer, "toy"), noise=QuickNoise)
     assert result.violation, result
-    if answer is second_turn_drawn_anew_for_nothing:
-        assert result.attack.claimed == "1"  # within its whole cost, and above what it was charged
-        assert "charged 1" in result.attack.event
+    assert "draws do not have the law that its kind claims" in result.verdict
 
 
 # the curator's own path, with real noise

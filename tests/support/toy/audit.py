@@ -56,6 +56,10 @@ class ToyLaw(Law):
         ends = (min(self.exact, other.exact) // 10 - 4) * 10, (max(self.exact, other.exact) // 10 + 5) * 10
         return self.outcomes(*ends).loss(other.outcomes(*ends), charge)
 
+    def cells(self, rows):
+        lowest = self.exact // 10 * 10
+        return self.outcomes(lowest - 40, lowest + 50).cells(rows)
+
 
 class ToyAudit(KindAudit):
     kind = TOY
