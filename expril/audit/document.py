@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from expril.audit.attack.mirror_plot import paper_law, paper_words, picture
+from expril.audit.brief import audit_brief, curve_charts
 from expril.audit.recompute import Recomputed
 from expril.audit.results import (
     Attack,
@@ -20,6 +21,7 @@ from expril.audit.results import (
     ColluderLoss,
     ControlResult,
     KindResult,
+    LossCurve,
     StudyAttack,
 )
 from expril.audit.tables import bounded
@@ -38,6 +40,7 @@ from expril.report.chart import (
 )
 from expril.report.document import (
     PAGE,
+    PAPER,
     Block,
     Charts,
     Code,
@@ -128,7 +131,7 @@ _NOT_SHOWN = (
 )
 
 
-PAPER = "paper_ratio"
+PRINTED = "paper_ratio"
 """Beginning of the names of controls that are the paper's printed mechanism."""
 
 
@@ -186,12 +189,12 @@ def summary(result: AuditResult) -> tuple[str, ...]:
 
 def in_order(controls: Sequence[ControlResult]) -> list[ControlResult]:
     """Sort controls: missed ones first, then the paper's printed mechanism, then the others in their order."""
-    return sorted(controls, key=lambda control: (control.caught, not control.name.startswith(PAPER)))
+    return sorted(controls, key=lambda control: (control.caught, not control.name.startswith(PRINTED)))
 
 
 def paper_control(controls: Sequence[ControlResult]) -> ControlResult | None:
     """The control that shows the paper's mechanism best: preferably caught, with one record in the bin."""
-    ours = [control for control in controls if control.name.startswith(PAPER)]
+    ours = [control for control in controls if control.name.startswith(PRINTED)]
     return min(
         ours,
         key=lambda control: (
@@ -279,8 +282,10 @@ def audit_document(
         created=created,
         banner=None if result.passed else banner,
         sections=[
+            Section("", [audit_brief(result)], PAPER),
             _spent(spent),
             *_kinds(result.kinds),
+            _curves(result.curves),
             *_controls(in_order(result.controls)),
             _colluders(result.colluders),
             _checks(result.checks),
@@ -373,7 +378,7 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
             f"{count(row.searched, 'pair')} of neighbours tried.",
         )
         for row in kinds
-        if row.attack.spread
+        if row.attack.spread and row.attack.spread.event
     ]
     title = "What each release gives away"
     return [
@@ -384,6 +389,14 @@ def _kinds(kinds: Sequence[KindResult]) -> list[Section]:
             PAGE,
         ),
     ]
+
+
+def _curves(curves: Sequence[LossCurve]) -> Section:
+    lead = (
+        "The same question, asked with wider and narrower noise. The exact loss follows from the law that is claimed, "
+        "and is the claim where nothing is to spare. What draws prove is below it."
+    )
+    return Section("Loss against epsilon", [Text(lead), curve_charts(curves)] if curves else [], PAGE)
 
 
 def _controls(controls: Sequence[ControlResult]) -> list[Section]:
@@ -402,7 +415,7 @@ def _controls(controls: Sequence[ControlResult]) -> list[Section]:
             f"{row.attack.neighbours}. Event: {row.attack.event}.",
         )
         for row in controls
-        if row.attack.spread
+        if row.attack.spread and row.attack.spread.event
     ]
     lead = "An audit that does not catch these is worth nothing. They are attacked alike, with the same strictness."
     title = "Mechanisms that are broken on purpose"

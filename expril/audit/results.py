@@ -71,6 +71,15 @@ class KindResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return tuple(alarms)
 
 
+class LossCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The loss of one question of a kind as its noise widens: at several epsilons, in rising order."""
+
+    kind: str  # query kind and what it releases
+    epsilons: tuple[str, ...]  # claimed, exact, as text
+    exact: tuple[float, ...]  # worst-case loss at each, by the claimed law
+    proven: tuple[float | None, ...]  # lower bound by draws at each; None where nothing was drawn
+
+
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The result for a mechanism that is broken on purpose. An audit that misses it proves nothing."""
 
@@ -138,7 +147,7 @@ class BlogGame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spreads: Mapping[str, Spread]  # without noise, with too little and with enough, as the post draws them
 
 
-AuditPart = KindResult | ControlResult | Check | StudyAttack | ColluderLoss | BlogGame
+AuditPart = KindResult | LossCurve | ControlResult | Check | StudyAttack | ColluderLoss | BlogGame
 
 
 def whole_draws(name: str, most: int) -> int:
@@ -156,6 +165,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """A whole audit of what is installed."""
 
     kinds: tuple[KindResult, ...] = ()  # as above; `blog` is None where it was not played
+    curves: tuple[LossCurve, ...] = ()
     controls: tuple[ControlResult, ...] = ()
     checks: tuple[Check, ...] = ()
     studies: tuple[StudyAttack, ...] = ()
@@ -175,6 +185,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 checks[part.name] = part
         return cls(
             kinds=tuple(part for part in parts if isinstance(part, KindResult)),
+            curves=tuple(part for part in parts if isinstance(part, LossCurve)),
             controls=tuple(part for part in parts if isinstance(part, ControlResult)),
             checks=tuple(checks.values()),
             studies=tuple(part for part in parts if isinstance(part, StudyAttack)),
@@ -187,7 +198,7 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def parts(self) -> tuple[AuditPart, ...]:
         """All results."""
         blog = () if self.blog is None else (self.blog,)
-        return (*self.kinds, *self.controls, *self.checks, *self.studies, *self.colluders, *blog)
+        return (*self.kinds, *self.curves, *self.controls, *self.checks, *self.studies, *self.colluders, *blog)
 
     @property
     def quick(self) -> bool:

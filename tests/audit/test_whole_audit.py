@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit_results import HOSTILE, attack, audit, blog, check, control, kind, laplace, spread, study
+from audit_results import HOSTILE, attack, audit, blog, check, control, curve, kind, laplace, spread, study
 from command_line import run as typed
 from expril.audit import document as words
 from expril.audit.attack import calibration
@@ -39,6 +39,7 @@ from expril.audit.attack.calibration import (
 )
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_of
+from expril.audit.brief import QUESTIONS, audit_brief
 from expril.audit.document import SpentRow, audit_document
 from expril.audit.results import AuditResult, Spread, as_object, decode_result, read_result, write_result
 from expril.report.page import as_page
@@ -406,6 +407,48 @@ def test_what_went_wrong_is_the_headline_and_the_banner(said):
 def test_an_audit_of_nothing_does_not_say_that_all_is_well():
     assert "nothing is said" in words.headline(AuditResult())
     Outline(build_page(AuditResult()))
+
+
+def test_the_first_screen_answers_four_questions():
+    """Claim, reach, controls, and what was not tried; each follows from the results."""
+    page = Outline(build_page(audit())).text
+    for question in QUESTIONS:
+        assert page.index(question) < page.index("What each release gives away")
+    answers = {answer.question: answer.sentences for answer in audit_brief(audit()).answers}
+    assert "3 kinds of release" in answers[QUESTIONS[0]]
+    assert "93 % of the claim" in answers[QUESTIONS[1]]
+    assert "all of them were caught" in answers[QUESTIONS[2]]
+    for said, change in BAD.items():
+        bad = audit_brief(audit(**change)).answers
+        if said in ("gave away more", "gained more", "proves nothing"):
+            assert [answer.sentences for answer in bad] != list(answers.values())
+    violated = audit_brief(audit(kinds=(kind("counts/new", violation=True, bound=0.5),))).answers[1]
+    assert violated.answer == "More than is claimed, of 1 release: counts/new."
+    untold = audit_brief(audit(kinds=(kind("counts/new", exact=None),))).answers
+    assert "exactly for 0 of 1 kind" in untold[1].sentences
+    assert "No exact loss was computed for counts/new" in untold[3].sentences
+    assert audit_brief(AuditResult()).answers[0].answer.startswith("Nothing")
+
+
+def test_loss_is_drawn_against_epsilon_for_each_kind():
+    page = build_page(audit(curves=(curve("counts/mass"), curve("sample", exact=(0.2, 0.4, 0.7, 1.3)))))
+    assert Outline(page).text.index("Loss against epsilon") > 0
+    for text in (
+        "exact law: 0.25 at epsilon 0.25",
+        "exact law: 1.3 at epsilon 2",
+        "proven by draws: 0.96 at epsilon 1",
+    ):
+        assert text in page
+    assert "Loss against epsilon" not in build_page(audit(curves=()))
+
+
+def test_an_event_that_is_no_interval_is_not_drawn():
+    """Such as values seen under one input alone: no axis shows them."""
+    drawn = kind("counts/mass")
+    scattered = kind("counts/new", spread=spread(event=None))
+    assert build_page(audit(kinds=(drawn, scattered))).count("<figure") < build_page(audit(kinds=(drawn, drawn))).count(
+        "<figure"
+    )
 
 
 def test_every_kind_control_check_and_study_is_on_the_page():

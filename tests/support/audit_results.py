@@ -14,6 +14,7 @@ from expril.audit.results import (
     ColluderLoss,
     ControlResult,
     KindResult,
+    LossCurve,
     Spread,
     StudyAttack,
 )
@@ -51,6 +52,10 @@ def kind(name="counts/mass", *, exact=1 / 3, violation=False, **changed):
     return KindResult(
         kind=name, attack=attack(**changed), exact=exact, searched=12, violation=violation, verdict=verdict
     )
+
+
+def curve(name="counts/mass", *, exact=(0.25, 0.5, 1.0, 2.0), proven=(None, None, 0.96, None)):
+    return LossCurve(kind=name, epsilons=("1/4", "1/2", "1", "2"), exact=exact, proven=proven)
 
 
 def control(name="forgotten_d", *, caught=True, truth="3", claimed="1", bound=2.8, **changed):
@@ -127,6 +132,7 @@ def audit(**changed):
     )
     fields = {
         "kinds": tuple(kind(name) for name in ("counts/mass", "counts/signed_error", "counts/error_pair")),
+        "curves": tuple(curve(name) for name in ("counts/mass", "counts/signed_error")),
         "controls": (
             control(),
             control("noise_reused_on_a_retry", truth="infinite", bound=9.2),
