@@ -125,8 +125,8 @@ def _together(curves: Sequence[LossCurve]) -> Figure:
     """All kinds on one plot: the largest and the smallest exact loss, and the largest proven bound, by epsilon."""
     rows: dict[Fraction, list[tuple[float, float | None]]] = {}
     for curve in curves:
-        for epsilon, exact, proven in zip(curve.epsilons, curve.exact, curve.proven, strict=True):
-            rows.setdefault(Fraction(epsilon), []).append((exact, proven))
+        for epsilon, loss, bound in zip(curve.epsilons, curve.exact, curve.proven, strict=True):
+            rows.setdefault(Fraction(epsilon), []).append((loss, bound))
     epsilons = sorted(rows)
     exact = [max(loss for loss, _ in rows[epsilon]) for epsilon in epsilons]
     proven = [max((bound for _, bound in rows[epsilon] if bound is not None), default=None) for epsilon in epsilons]

@@ -141,6 +141,9 @@ def headline(result: AuditResult) -> str:
     if broken:
         names = ", ".join(row.kind for row in broken)
         return f"{count(len(broken), 'release')} gave away more than claimed: {names}"
+    if any(not row.holds for row in result.curves):
+        names = ", ".join(row.kind for row in result.curves if not row.holds)
+        return f"At another epsilon a release loses more than claimed: {names}"
     if any(not row.holds for row in result.studies):
         return "An attack on whole studies gained more than the claimed epsilon allows"
     if any(not row.reaches for row in result.studies):

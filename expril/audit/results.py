@@ -79,6 +79,17 @@ class LossCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     exact: tuple[float, ...]  # worst-case loss at each, by the claimed law
     proven: tuple[float | None, ...]  # lower bound by draws at each; None where nothing was drawn
 
+    @property
+    def holds(self) -> bool:
+        """Whether no exact loss and no proven bound is above its claim, but for rounding."""
+        claims = [Fraction(text) for text in self.epsilons]
+        exact = all(
+            Fraction(loss) <= claim * (1 + Fraction(ROUNDING)) for claim, loss in zip(claims, self.exact, strict=True)
+        )
+        return exact and all(
+            bound is None or Fraction(bound) <= claim for claim, bound in zip(claims, self.proven, strict=True)
+        )
+
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The result for a mechanism that is broken on purpose. An audit that misses it proves nothing."""
@@ -209,11 +220,12 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def passed(self) -> bool:
         """Whether all is in order.
 
-        There is no violation, every control is caught, every check passed, every attack on studies stays below its
-        bound and reaches its theory, and sums over sites lose more than is claimed only if too many collude.
+        There is no violation, at no epsilon, every control is caught, every check passed, every attack on studies stays
+        below its bound and reaches its theory, and sums over sites lose more than is claimed only if too many collude.
         """
         return (
             not any(row.violation for row in self.kinds)
+            and all(row.holds for row in self.curves)
             and all(row.caught for row in self.controls)
             and all(row.passed for row in self.checks)
             and all(row.holds and row.reaches for row in self.studies)

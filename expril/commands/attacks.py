@@ -51,6 +51,9 @@ def audit_all(
         typer.Option("--run", help="A run or an export, to recompute what it spent; repeatable."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few draws and games: to try it out, not to rely on.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Draw each release at other epsilons, too: about twice the time.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes.")] = 2,
     files: FilesFolder = None,
     png: Png = False,
@@ -75,16 +78,21 @@ def audit_all(
         from protocol.errors import ConfigurationError
 
         check_files(files, png)
+        if quick and thorough:
+            raise ConfigurationError("--quick and --thorough contradict each other; give one of them")
         spent = recompute(*runs) if runs else Recomputed()
         if spent.unread:
             raise ConfigurationError(spent.unread[0])
         out.mkdir(parents=True, exist_ok=True)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         with work_bar(json_) as tick:
-            result = audit_everything(draws=draws, quick=quick, workers=workers, tick=tick, cells=out / CELLS)
+            result = audit_everything(
+                draws=draws, quick=quick, thorough=thorough, workers=workers, tick=tick, cells=out / CELLS
+            )
         named = [f"--run {path}" for path in runs or ()]
         few = [f"--draws {draws}"] if draws != DRAWS else []
-        command = " ".join(("expril audit all", *few, *(["--quick"] if quick else []), *named))
+        options = [name for name, given in (("--quick", quick), ("--thorough", thorough)) if given]
+        command = " ".join(("expril audit all", *few, *options, *named))
         write_result(result, out / "audit.json", created=created)
         document = audit_document(result, created=created, command=command, spent=rows_of(spent))
         replace_text(out / "audit.html", as_page(document))

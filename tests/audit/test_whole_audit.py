@@ -38,6 +38,8 @@ from expril.audit.attack.calibration import (
     suspicious_pairs,
 )
 from expril.audit.attack.controls.parts import QuickNoise
+from expril.audit.attack.kinds import AUDITS, attack_kind, kinds_to_audit
+from expril.audit.attack.loss_curves import FACTORS, loss_curve, with_factor
 from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.brief import QUESTIONS, audit_brief
 from expril.audit.document import SpentRow, audit_document
@@ -45,6 +47,8 @@ from expril.audit.results import AuditResult, Spread, as_object, decode_result, 
 from expril.report.page import as_page
 from page_outline import Outline
 from protocol.errors import ConfigurationError
+from protocol.kinds.counts import PlannedCounts
+from protocol.rationals import Rational
 from simulations.campaign.runner import FailedRunsError
 from simulations.campaign.store import Store
 
@@ -139,11 +143,11 @@ def test_the_parts_of_false_alarms_add_up_to_the_budget():
     for task in tasks:
         if isinstance(task.work, partial):
             rates.setdefault(task.work.func, []).append(task.work.keywords.get("error_rate"))
-    alarming = [*rates[everything.audit_kind], *rates[everything.one_run], *rates[everything.attack_study]]
+    alarming = [*rates[everything.kind_and_curve], *rates[everything.one_run], *rates[everything.attack_study]]
     assert sum(alarming) == pytest.approx(FALSE_ALARMS)
     strictness = set(rates[everything.audit_control] + rates[everything.audit_path_control])
-    assert strictness == set(rates[everything.audit_kind])
-    assert len(rates[everything.audit_kind]) == len(everything.kinds_to_audit())
+    assert strictness == set(rates[everything.kind_and_curve])
+    assert len(rates[everything.kind_and_curve]) == len(everything.kinds_to_audit())
     assert len(rates[everything.audit_path_control]) == len(everything.PATH_CONTROLS)
     assert len(rates[everything.audit_control]) == len(everything.CONTROLS)
 
@@ -440,6 +444,39 @@ def test_loss_is_drawn_against_epsilon_for_each_kind():
     ):
         assert text in page
     assert "Loss against epsilon" not in build_page(audit(curves=()))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"exact": (0.25, 0.5, 1.0, 2.01)}, {"proven": (0.26, None, 0.96, None)}], ids=["exact", "proven"]
+)
+def test_a_loss_above_the_claim_at_another_epsilon_fails_the_audit(bad):
+    result = audit(curves=(curve("sample", **bad),))
+    assert not result.passed
+    assert words.headline(result) == "At another epsilon a release loses more than claimed: sample"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", kinds_to_audit())
+def test_the_curve_of_every_kind_rises_below_its_claim(name):
+    """An exact law at each of four epsilons, of every kind; and the plan that is priced there is another."""
+    result, candidate = attack_kind(name, draws=1000)
+    drawn = loss_curve(result, candidate, AUDITS[name.partition("/")[0]])
+    assert drawn.holds
+    assert len(drawn.epsilons) == len(FACTORS)
+    assert list(drawn.exact) == sorted(drawn.exact)
+    assert drawn.exact[FACTORS.index(1)] == pytest.approx(result.exact, abs=1e-9)
+
+
+def test_noise_is_widened_wherever_a_plan_names_it():
+    """Twice the scale, half the decay; sizes and shares stay."""
+    half = Fraction(1, 2)
+    counts = PlannedCounts(release="mass", partitions=3, scale=Rational(30, 1))
+    assert with_factor(counts, half) == msgspec.structs.replace(counts, scale=Rational(60, 1))
+    (example, *_) = AUDITS["statistic"].examples()["smooth"]
+    planned = example.ask(1).planned
+    before, after = planned.method, with_factor(planned, half).method
+    assert (after.scale.fraction, after.decay.fraction) == (2 * before.scale.fraction, before.decay.fraction / 2)
+    assert msgspec.structs.replace(after, scale=before.scale, decay=before.decay) == before
 
 
 def test_an_event_that_is_no_interval_is_not_drawn():

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -364,7 +365,7 @@ def examples_of(
     return answerers[kind], tuple(audits[kind].examples().get(thing, ())) if kind in audits else ()
 
 
-def audit_kind(
+def attack_kind(
     name: str,
     *,
     draws: int = 100_000,
@@ -373,8 +374,10 @@ def audit_kind(
     audits: Audits = AUDITS,
     noise: Callable[[], NoiseSource] = OpenDPNoise,
     seed: int = 1,
-) -> KindResult:
+) -> tuple[KindResult, Candidate | None]:
     """Attack one thing that a registered kind releases, and compute its exact loss on the attacked data sets.
+
+    Returns the result, and what was attacked; None where nothing could be.
 
     Args:
         name: one of `kinds_to_audit`.
@@ -390,10 +393,12 @@ def audit_kind(
     """
     answerer, examples = examples_of(name, answerers, audits)
     if not examples:
-        return _not_audited(name, error_rate, "its kind gives no question to attack it with (`KindAudit.examples`)")
+        return _not_audited(
+            name, error_rate, "its kind gives no question to attack it with (`KindAudit.examples`)"
+        ), None
     for example in examples:
         if why_not := _unanswered(AnswerPath(answerer, example)) or _miscounted(AnswerPath(answerer, example)):
-            return _not_audited(name, error_rate, why_not)
+            return _not_audited(name, error_rate, why_not), None
     audit = audits[answerer.kind.name]
     candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), audit, seed=seed) for example in examples]
     above = [candidate for candidate in candidates if candidate.enumerated.passes(candidate.path.claimed)]
@@ -418,7 +423,12 @@ def audit_kind(
         alarms.append(f"it is not audited exactly, since {unknown[0]}")
     elif enumerated.passes(Fraction(attack.claimed)) and not alarms:
         alarms.append(f"two computations of its exact loss give {enumerated.loss} and {enumerated.by_table}")
-    return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms))
+    return structs.replace(result, violation=bool(alarms), verdict=_verdict(attack, enumerated, alarms)), chosen
+
+
+def audit_kind(name: str, **options: Any) -> KindResult:
+    """Return the result of `attack_kind`, whose arguments these are."""
+    return attack_kind(name, **options)[0]
 
 
 @dataclass

@@ -18,7 +18,8 @@ from expril.audit.attack.canaries import one_run
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.handle_checks import path_checks
-from expril.audit.attack.kinds import audit_kind, kinds_to_audit
+from expril.audit.attack.kinds import kinds_to_audit
+from expril.audit.attack.loss_curves import kind_and_curve
 from expril.audit.attack.studies.attacks import ATTACKS, attack_study, to_play
 from expril.audit.attack.zumel_game import play_blog
 from expril.audit.kinds.exact import loss_of_shares
@@ -75,6 +76,7 @@ def audit_everything(
     *,
     draws: int = DRAWS,
     quick: bool = False,
+    thorough: bool = False,
     workers: int = 2,
     tick: Progress = says_nothing,
     cells: Path | None = None,
@@ -84,6 +86,7 @@ def audit_everything(
     Args:
         draws: of each of two inputs, for every mechanism.
         quick: take a tenth of the draws on each release, and of the games on studies, to try things out.
+        thorough: draw each release at other epsilons, too. It takes about twice the time.
         workers: processes.
         tick: called with (finished work, core seconds done, core seconds in all), roughly.
         cells: file of finished work, with which an interrupted audit goes on; it is removed at the end. None keeps
@@ -93,7 +96,10 @@ def audit_everything(
         FailedRunsError: some work failed; the finished work is kept.
         ConfigurationError: another process works on the cells.
     """
-    return play(tasks_of(draws=draws, quick=quick), workers=workers, tick=tick, cells=cells, draws=draws, quick=quick)
+    chosen = {"draws": draws, "quick": quick, "thorough": thorough}
+    return play(
+        tasks_of(draws=draws, quick=quick, thorough=thorough), workers=workers, tick=tick, cells=cells, **chosen
+    )
 
 
 def play(
@@ -157,7 +163,7 @@ def versions() -> dict[str, str]:
     return versions_by_name
 
 
-def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:
+def tasks_of(*, draws: int, quick: bool, thorough: bool = False) -> list[Attempt]:
     """The tasks of a whole audit, with the false-alarm rate split among them; the arguments are `audit_everything`'s.
 
     Three fifths of the rate go to the releases in equal parts, two fifths to the canaries and the attacks on studies
@@ -167,9 +173,9 @@ def tasks_of(*, draws: int, quick: bool) -> list[Attempt]:
     kinds, studies = kinds_to_audit(), to_play()
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
+    asked: dict[str, Any] = {"draws": draws // 10 if quick else draws, "thorough": thorough}
     tasks = [
-        Attempt(name, partial(audit_kind, name, draws=draws // 10 if quick else draws, error_rate=part), 15)
-        for name in kinds
+        Attempt(name, partial(kind_and_curve, name, **asked, error_rate=part), 30 if thorough else 15) for name in kinds
     ]
     tasks += [
         Attempt(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS
