@@ -118,10 +118,10 @@ def _figure(curves: Sequence[LossCurve]) -> list[Block]:
     note = (
         "Each point is one kind at one epsilon. Nothing may lie above the claim. Each kind has a picture further down."
     )
-    return [Charts([_together(curves)], [_CLAIM, _LOSS, _PROVEN], columns=1, note=note)]
+    return [Charts([_overview(curves)], [_CLAIM, _LOSS, _PROVEN], columns=1, note=note)]
 
 
-def _together(curves: Sequence[LossCurve]) -> Figure:
+def _overview(curves: Sequence[LossCurve]) -> Figure:
     """All kinds on one plot: the largest and the smallest exact loss, and the largest proven bound, by epsilon."""
     rows: dict[Fraction, list[tuple[float, float | None]]] = {}
     for curve in curves:

@@ -91,7 +91,7 @@ def audit_all(
             )
         named = [f"--run {path}" for path in runs or ()]
         few = [f"--draws {draws}"] if draws != DRAWS else []
-        options = [name for name, given in (("--quick", quick), ("--thorough", thorough)) if given]
+        options = [name for name, option in (("--quick", quick), ("--thorough", thorough)) if option]
         command = " ".join(("expril audit all", *few, *options, *named))
         write_result(result, out / "audit.json", created=created)
         document = audit_document(result, created=created, command=command, spent=rows_of(spent))

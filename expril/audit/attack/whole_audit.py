@@ -173,9 +173,10 @@ def tasks_of(*, draws: int, quick: bool, thorough: bool = False) -> list[Attempt
     kinds, studies = kinds_to_audit(), to_play()
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
-    asked: dict[str, Any] = {"draws": draws // 10 if quick else draws, "thorough": thorough}
+    options: dict[str, Any] = {"draws": draws // 10 if quick else draws, "thorough": thorough}
     tasks = [
-        Attempt(name, partial(kind_and_curve, name, **asked, error_rate=part), 30 if thorough else 15) for name in kinds
+        Attempt(name, partial(kind_and_curve, name, **options, error_rate=part), 30 if thorough else 15)
+        for name in kinds
     ]
     tasks += [
         Attempt(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS
