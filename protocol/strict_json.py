@@ -51,4 +51,6 @@ def in_short(error: BaseException) -> str:
         return f"byte {error.start} of a text is no UTF-8"
     if isinstance(error, msgspec.MsgspecError):
         return printable(str(error))
+    if isinstance(error, KeyError):
+        return f"it lacks {printable(str(error))}"
     return f"it holds a value that is none ({type(error).__name__})"

@@ -542,11 +542,13 @@ def test_a_loss_is_never_rounded_down():
     assert rounded_up(Fraction(10**400)) == math.inf
 
 
-def test_a_sum_over_plans_says_on_what_it_rests(tmp_path, forged):
-    forged.study(ADA, [counts(3)], [Fraction(1, 3)])
-    forged.study(BOB, [counts(3)], [Fraction(1, 3)])
+@pytest.mark.parametrize(("questions", "delta"), [(1, 0.0), (40, 2e-6)])
+def test_a_sum_over_plans_says_on_what_it_rests(questions, delta, tmp_path, forged):
+    """A plan of one question has no smaller epsilon for a delta, and takes none; one of many has."""
+    for learner in (ADA, BOB):
+        forged.study(learner, [counts(300)] * questions, [Fraction(1, 300)] * questions)
     told = recompute(forged.save(tmp_path / "two.export")).as_object()["sums"]
     caveats = {one["learner"]: one["loss"]["caveat"] for one in told}
     assert "bounded before the first" in caveats.pop(None)
     assert set(caveats.values()) == {None}
-    assert told[-1]["loss"]["delta"] == 2e-6
+    assert told[-1]["loss"]["delta"] == delta
