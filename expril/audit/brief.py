@@ -112,25 +112,19 @@ def _untried(result: AuditResult) -> Iterator[str]:
 
 
 def _figure(curves: Sequence[LossCurve]) -> list[Block]:
-    """Every kind's loss at every epsilon, in units of its claim, in one picture."""
+    """The largest loss of any kind, at the epsilons at which most kinds were looked at."""
     if not curves:
         return []
-    note = (
-        "Each point is one kind at one epsilon. Nothing may lie above the claim. Each kind has a picture further down."
-    )
-    return [Charts([_overview(curves)], [_CLAIM, _LOSS, _PROVEN], columns=1, note=note)]
-
-
-def _overview(curves: Sequence[LossCurve]) -> Figure:
-    """All kinds on one plot: the largest and the smallest exact loss, and the largest proven bound, by epsilon."""
     rows: dict[Fraction, list[tuple[float, float | None]]] = {}
     for curve in curves:
         for epsilon, loss, bound in zip(curve.epsilons, curve.exact, curve.proven, strict=True):
             rows.setdefault(Fraction(epsilon), []).append((loss, bound))
-    epsilons = sorted(rows)
+    epsilons = sorted(epsilon for epsilon, losses in rows.items() if 2 * len(losses) >= len(curves))
     exact = [max(loss for loss, _ in rows[epsilon]) for epsilon in epsilons]
     proven = [max((bound for _, bound in rows[epsilon] if bound is not None), default=None) for epsilon in epsilons]
-    return _chart("The largest loss of any kind", [float(epsilon) for epsilon in epsilons], exact, proven, height=230)
+    chart = _chart("The largest loss of any kind", [float(epsilon) for epsilon in epsilons], exact, proven, height=230)
+    note = "The largest loss of any kind at each epsilon. Nothing may lie above the claim. Each kind has its own below."
+    return [Charts([chart], [_CLAIM, _LOSS, _PROVEN], columns=1, note=note)] if epsilons else []
 
 
 def curve_charts(curves: Sequence[LossCurve]) -> Charts | None:

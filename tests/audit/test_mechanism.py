@@ -36,6 +36,7 @@ from expril.audit.attack.controls.parts import QuickNoise, rows_that_blas_change
 from expril.audit.attack.game import breaks, play
 from expril.audit.attack.handle_checks import path_checks
 from expril.audit.attack.kinds import (
+    attack_charges,
     attack_pair,
     audit_kind,
     chosen_kinds,
@@ -437,6 +438,18 @@ def test_a_wrong_answerer_of_a_new_kind_is_caught(answer, briefly):
     result = audit_kind("toy", draws=2_000, error_rate=STRICT, **with_answer(answer, "toy"), noise=QuickNoise)
     assert result.violation, result
     assert "draws do not have the law that its kind claims" in result.verdict
+
+
+@pytest.mark.slow
+def test_the_attack_by_charge_proves_an_answer_that_was_charged_too_little(briefly):
+    """Among those charged 1, a whole answer is drawn anew. The whole cost allows that, and this charge does not."""
+    (question, *_) = AUDITS["toy"].examples()[""]
+    answerer = replace(TABLE["toy"], answer=second_turn_drawn_anew_for_nothing)
+    path = AnswerPath(answerer, question, noise=QuickNoise)
+    pair = search(path).pairs[0]
+    for _ in range(2):
+        found = attack_charges(path, pair, draws=16_000, error_rate=STRICT)
+        assert max(attack.lower_bound for attack in found if attack.claimed == "1") > 1
 
 
 # the curator's own path, with real noise

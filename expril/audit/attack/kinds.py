@@ -592,7 +592,7 @@ def _verdict(attack: Attack, exact: Enumerated, alarms: Sequence[str]) -> str:
     bounds = f"of {float(Fraction(attack.claimed)):.4g} claimed, the draws prove at least {attack.lower_bound:.4g}"
     if alarms:
         return f"Breaks its claim: {'; '.join(dict.fromkeys(alarms))}."
-    return f"Holds: {bounds}, and enumeration gives {exact.loss:.12g}."
+    return f"Holds: {bounds}, and enumeration gives {exact.loss:.4g}."
 
 
 MOST_CHARGES = 4
@@ -623,29 +623,44 @@ def _attack_charge(
     pair: Neighbours,
     error_rate: float,
 ) -> Attack:
-    """Learn an event from this charge's answers in the first half of the draws, and count it in the second."""
-    words, bound, shares = f"none among the answers charged {charge}", 0.0, (0.0, 0.0)
-    learned = [numbers[:half][charges[:half] == charge] for numbers, charges in samples]
-    fewest = min(map(len, learned))
-    choice = choose_event(learned[0][:fewest], learned[1][:fewest], error_rate, {}) if fewest >= LEAST else None
-    if choice is not None:
-        in_event = [choice.event.holds(numbers[half:]) & (charges[half:] == charge) for numbers, charges in samples]
-        more, fewer = in_event[choice.side], in_event[1 - choice.side]
-        rarer = fewest / half  # the event is one of this charge's answers, and shares are of all
-        expected = choice.expected[0] * rarer, choice.expected[1] * rarer
-        proven = loss_bound(int(more.sum()), int(fewer.sum()), (len(more), len(fewer)), error_rate, expected=expected)
-        if proven > bound:
-            bound, shares = proven, (float(more.mean()), float(fewer.mean()))
-            likelier = ("first", "second")[choice.side]
-            words = (
-                f"charged {charge}, and {choice.event.words(learned[choice.side])}: likelier under the {likelier} input"
-            )
+    """Choose an event among this charge's answers on the first half of the draws, and count it on the second.
+
+    It is any answer of this charge, or the event that tells these answers apart best, under either input: whichever the
+    counts of the first half, of all answers, promise most of.
+    """
+    charged = [charges == charge for _, charges in samples]
+    alone = [numbers[:half][mask[:half]] for (numbers, _), mask in zip(samples, charged, strict=True)]
+    fewest = min(map(len, alone))
+    # of all answers, with those of other charges made one: then an event is likelier for its charge's share, too
+    beside = min(numbers[:half].min() for numbers, _ in samples) - 1
+    among = [
+        np.where(mask[:half, None], numbers[:half], beside) for (numbers, _), mask in zip(samples, charged, strict=True)
+    ]
+    learned = [among, *([[rows[:fewest] for rows in alone]] if fewest >= LEAST else [])]
+    events = [("any answer", charged)]
+    for rows in learned:
+        choice = choose_event(rows[0], rows[1], error_rate, {})
+        if choice is not None:
+            holds = [choice.event.holds(numbers) & mask for (numbers, _), mask in zip(samples, charged, strict=True)]
+            events.append((choice.event.words(alone[choice.side]), holds))
+
+    def bound_of(masks: Sequence[NDArray[np.bool_]], side: int, part: slice) -> float:
+        more, fewer = masks[side][part], masks[1 - side][part]
+        # from the first half alone, with a draw added, so that neither share is 0
+        expected = tuple(float((mask[:half].sum() + 1) / (half + 1)) for mask in (masks[side], masks[1 - side]))
+        counts, draws = (int(more.sum()), int(fewer.sum())), (len(more), len(fewer))
+        return loss_bound(*counts, draws, error_rate, expected=(expected[0], expected[1]))
+
+    candidates = [(words, masks, side) for words, masks in events for side in (0, 1)]
+    words, masks, side = max(candidates, key=lambda candidate: bound_of(candidate[1], candidate[2], slice(half)))
+    proven = bound_of(masks, side, slice(half, None))
+    shares = tuple(float(masks[place][half:].mean()) for place in (side, 1 - side))
     return Attack(
         claimed=str(charge),
-        lower_bound=bound,
+        lower_bound=max(proven, 0.0),
         error_rate=error_rate,
         draws=len(samples[0][0]),
         neighbours=pair.words,
-        event=words,
-        shares=shares,
+        event=f"charged {charge}, and {words}: likelier under the {('first', 'second')[side]} input",
+        shares=(shares[0], shares[1]),
     )
