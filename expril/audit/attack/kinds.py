@@ -629,20 +629,20 @@ def _attack_charge(
     counts of the first half, of all answers, promise most of.
     """
     charged = [charges == charge for _, charges in samples]
-    alone = [numbers[:half][mask[:half]] for (numbers, _), mask in zip(samples, charged, strict=True)]
-    fewest = min(map(len, alone))
+    own_rows = [numbers[:half][mask[:half]] for (numbers, _), mask in zip(samples, charged, strict=True)]
+    fewest = min(map(len, own_rows))
     # of all answers, with those of other charges made one: then an event is likelier for its charge's share, too
     beside = min(numbers[:half].min() for numbers, _ in samples) - 1
-    among = [
+    joint_rows = [
         np.where(mask[:half, None], numbers[:half], beside) for (numbers, _), mask in zip(samples, charged, strict=True)
     ]
-    learned = [among, *([[rows[:fewest] for rows in alone]] if fewest >= LEAST else [])]
+    learned = [joint_rows, *([[rows[:fewest] for rows in own_rows]] if fewest >= LEAST else [])]
     events = [("any answer", charged)]
     for rows in learned:
         choice = choose_event(rows[0], rows[1], error_rate, {})
         if choice is not None:
             holds = [choice.event.holds(numbers) & mask for (numbers, _), mask in zip(samples, charged, strict=True)]
-            events.append((choice.event.words(alone[choice.side]), holds))
+            events.append((choice.event.words(own_rows[choice.side]), holds))
 
     def bound_of(masks: Sequence[NDArray[np.bool_]], side: int, part: slice) -> float:
         more, fewer = masks[side][part], masks[1 - side][part]
