@@ -237,9 +237,9 @@ class Game:
     first: Any  # one input, whatever the mechanism takes
     second: Any  # a neighbouring input
     epsilon: str | float | Fraction  # claimed for these two inputs; a float means the decimal that it is printed as
-    delta: str | float | Fraction = 0  # claimed with it, likewise
     neighbours: str = ""  # the two inputs, in words; "" shows them
     statistics: Mapping[str, Function] = field(default_factory=dict)  # as `play` takes them
+    delta: str | float | Fraction = 0  # claimed with epsilon, likewise
 
     def play(self, *, draws: int, error_rate: float, claimed: str | None = None, delta: str | None = None) -> Attack:
         """Play as the function `play` does; `claimed` takes the place of `epsilon`, and `delta` of the game's own.
