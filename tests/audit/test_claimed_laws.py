@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from above_threshold import transcripts
-from expril.audit.attack.kinds import _random_pair, values_of
+from expril.audit.attack.neighbours import _random_pair, values_of
 from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.holdout import planned_at_cost
 from expril.audit.kinds.holdout_law import HoldoutLaw

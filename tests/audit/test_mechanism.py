@@ -28,7 +28,7 @@ from curator_node.kinds.sample import density_of
 from curator_node.ledger.store import MemoryStore
 from curator_node.mechanisms import OpenDPNoise, float_not_below
 from expril.audit.attack import handle_checks as checks
-from expril.audit.attack import kinds as searching
+from expril.audit.attack import neighbours as searching
 from expril.audit.attack.conformity import strayed_calls, strayed_copies, strayed_draws
 from expril.audit.attack.controls import parts as broken
 from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control, paper_ratio_loss
@@ -42,10 +42,8 @@ from expril.audit.attack.kinds import (
     chosen_kinds,
     examples_of,
     kinds_to_audit,
-    score_of,
-    search,
-    values_of,
 )
+from expril.audit.attack.neighbours import score_of, search, values_of
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import FAILED, AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
@@ -88,7 +86,14 @@ AUDITS = KNOWN.audits
 NAMES = chosen_kinds("counts")
 SURE, STRICT = 1e-9, 0.01
 ROOT = Path(__file__).parents[2]
-OF_NO_KIND = ("attack/kinds", "attack/handle_checks", "kinds/exact", "kinds/invented", "kinds/answer_path")
+OF_NO_KIND = (
+    "attack/kinds",
+    "attack/neighbours",
+    "attack/handle_checks",
+    "kinds/exact",
+    "kinds/invented",
+    "kinds/answer_path",
+)
 
 
 def examples(name):
@@ -106,6 +111,12 @@ def best_pair(name, place):
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
         return search(AnswerPath(COUNTS, examples(name)[place]))
+
+
+def asks_otherwise(path, audit, pair):
+    """What is said first of a curator's calls for noise on either set of records."""
+    said = (strayed_calls(audit.claimed_law(path.case(units)), path.exact(units)[1].handed) for units in pair.sets)
+    return next(filter(None, said), "")
 
 
 @pytest.fixture
@@ -166,6 +177,23 @@ def test_a_kind_that_claims_no_law_is_a_violation(briefly):
     assert result.violation
     assert result.exact is None
     assert "not audited exactly" in result.verdict
+
+
+def test_a_law_that_fails_beside_the_best_pair_is_an_alarm(briefly):
+    best = best_pair("counts/mass", 0).pairs[0]
+    sizes = {sum(map(len, units)) for units in best.sets}
+
+    def law(case):
+        if case.frame.height not in sizes:
+            raise ZeroDivisionError("no such law")
+        return AUDITS["counts"].claimed_law(case)
+
+    first = {"mass": examples("counts/mass")[:1]}
+    failing = altered(AUDITS["counts"], claimed_law=law, examples=lambda: first)
+    result = audit_kind("counts/mass", draws=400, error_rate=SURE, audits={"counts": failing}, noise=QuickNoise)
+    assert result.violation
+    assert result.exact is not None
+    assert "claimed law cannot be computed on some invented records (ZeroDivisionError: no such law)" in result.verdict
 
 
 def test_a_bound_above_the_exact_loss_is_an_alarm_below_the_claim():
@@ -717,7 +745,7 @@ def test_a_wrong_curator_is_caught_without_a_draw(name, place, answer):
     path = AnswerPath(replace(MODEL, answer=answer), AUDITED_KINDS.audits["model"].examples()[name][place])
     pairs = search(path, random_pairs=24, keep=5).pairs
     losses = [enumerate_loss(path, AUDITS["model"], pair) for pair in pairs]
-    strayed = strayed_calls(path, AUDITS["model"], pairs[0])
+    strayed = asks_otherwise(path, AUDITS["model"], pairs[0])
     assert strayed or any(loss.passes(Fraction(1)) for loss in losses), losses
     assert strayed == "" if name == "k_means" else "asks for noise" in strayed
 
@@ -758,7 +786,7 @@ def test_blocks_of_rows_are_caught_and_lose_what_is_told():
     path = replace(broken.rows_path(), copies=1)
     (first, noise), (second, _) = (path.exact(units)[1].handed[0] for units in broken.rows_pair().sets)
     assert loss_of_vectors(first, second, [noise.scale]).loss == pytest.approx(4, abs=1e-9)
-    assert strayed_calls(path, AUDITS["statistic"], broken.rows_pair())
+    assert asks_otherwise(path, AUDITS["statistic"], broken.rows_pair())
 
 
 def test_what_is_shipped_holds_on_the_same_records():

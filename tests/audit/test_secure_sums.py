@@ -23,7 +23,8 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger.exports import export_ledger
 from expril.audit.attack.controls.mechanisms import CONTROLS, audit_control
 from expril.audit.attack.controls.parts import QuickNoise, known_keys_path
-from expril.audit.attack.kinds import audit_kind, search
+from expril.audit.attack.kinds import audit_kind
+from expril.audit.attack.neighbours import search
 from expril.audit.attack.whole_audit import colluder_losses
 from expril.audit.document import audit_document, headline
 from expril.audit.kinds import AUDITED_KINDS

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise, Numbers
-from expril.audit.kinds.invented import Neighbours, Unit
-from expril.audit.kinds.kind_audit import Cells, Handed, KindAudit, Law, NoiseLaw
+from expril.audit.kinds.invented import Unit
+from expril.audit.kinds.kind_audit import Cells, Handed, Law, NoiseLaw
 from protocol.noise import NoisyMax
 from protocol.noise_shares import LaplaceShares
 
@@ -25,19 +25,13 @@ MOST_PAIRED = 8
 """Sortings of which neighbouring copies are compared."""
 
 
-def strayed_calls(path: AnswerPath, audit: KindAudit, pair: Neighbours) -> str:
-    """Say where a curator's code asks for other noise than its kind claims on these records; "" if it does not."""
-    for units in pair.sets:
-        law = audit.claimed_law(path.case(units))
-        if law is None or law.calls is None:
-            continue
-        calls = path.exact(units)[1].handed
-        if _flat(calls) == _flat(law.calls):
-            continue
-        if _words(calls) != _words(law.calls):
-            return f"its curator asks for noise {_words(calls)}, and its kind claims {_words(law.calls)}"
-        return "its curator hands other exact numbers to its source of noise than its kind claims"
-    return ""
+def strayed_calls(law: Law, calls: Sequence[Handed]) -> str:
+    """Say where a curator's calls for noise are other ones than its kind claims on these records; "" if nowhere."""
+    if law.calls is None or _flat(calls) == _flat(law.calls):
+        return ""
+    if _words(calls) != _words(law.calls):
+        return f"its curator asks for noise {_words(calls)}, and its kind claims {_words(law.calls)}"
+    return "its curator hands other exact numbers to its source of noise than its kind claims"
 
 
 def _flat(calls: Sequence[Handed]) -> list[object]:

@@ -19,7 +19,8 @@ from curator_node.mechanisms import NoiseSource, OpenDPNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
-from expril.audit.attack.kinds import AUDITS, Audits, examples_of, names_of, search
+from expril.audit.attack.kinds import AUDITS, Audits, examples_of, names_of
+from expril.audit.attack.neighbours import search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers, collect, lead_of
 from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record
 from expril.audit.kinds.kind_audit import Asking, Example, Lead, Observation

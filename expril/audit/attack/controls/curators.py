@@ -21,7 +21,8 @@ from expril.audit.attack.controls.parts import (
     rows_that_blas_changed,
 )
 from expril.audit.attack.game import breaks
-from expril.audit.attack.kinds import ERROR_RATE, attack_pair, play_pair, search
+from expril.audit.attack.kinds import ERROR_RATE, attack_pair, play_pair
+from expril.audit.attack.neighbours import search
 from expril.audit.kinds.answer_path import AnswerPath, Numbers
 from expril.audit.kinds.invented import Neighbours, Record, Unit, dataset_of
 from expril.audit.kinds.kind_audit import AuditQuery, Example
