@@ -9,7 +9,7 @@ import msgspec
 from expril.files import read_text_file
 from learner_node.analyses.parts import OF_MODELS, check_no_model, read_parts
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
-from learner_node.study.budget import MOST_PURPOSE, Budget
+from learner_node.study.budget import Budget
 from learner_node.study.doubts import require_confirmed
 from learner_node.study.federation import LIFETIME
 from learner_node.study.pooling import SUM, Pooling, PoolingName
@@ -17,6 +17,7 @@ from protocol.codec import encode
 from protocol.envelopes import check_public_key, digest
 from protocol.errors import ConfigurationError
 from protocol.identity import BEGIN, read_identity
+from protocol.messages import MOST_PURPOSE
 from protocol.rationals import parse_rational
 from protocol.strict_toml import decode_text, parse_toml, read_toml
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocol.messages import NO_STUDY
+from protocol.messages import MOST_PURPOSE, NO_STUDY
 from protocol.rationals import MOST, amount
 
 _RATIO = r"[1-9][0-9]{0,9}(?:/[1-9][0-9]{0,9})?"
@@ -19,6 +19,8 @@ _NOTICE = re.compile(
 )
 LONGEST = 80
 """Length of the longest announcement in characters, with the space before it; a test checks this."""
+MOST_WORDS = MOST_PURPOSE - LONGEST
+"""Longest purpose in the learner's own words, in characters, if an announcement is appended to it."""
 
 
 @dataclass(frozen=True)

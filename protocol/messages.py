@@ -32,6 +32,8 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Seconds since 1970-01-01 UTC."""
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
 
+MOST_PURPOSE = 1000
+"""Longest purpose of a proposal, in characters."""
 SEALED_BYTES = 1052
 """Length of every receipt's sealed position: 1,024 bytes of text, 12 of nonce and 16 of tag."""
 
@@ -75,7 +77,7 @@ class StudyProposal(Message, frozen=True, kw_only=True):
     """The learner asks the curator to reserve the cost of a plan."""
 
     plan: Plan  # everything that will be asked
-    purpose: Annotated[str, msgspec.Meta(max_length=1000)]  # for the steward to read
+    purpose: Annotated[str, msgspec.Meta(max_length=MOST_PURPOSE)]  # for the steward to read
     # the last receipt envelope that this curator gave the learner, or empty: it proves a rolled-back ledger
     newest_receipt: Annotated[bytes, msgspec.Meta(max_length=16_384)]
 

@@ -316,7 +316,7 @@ def audit_package(
     key: Annotated[Path | None, typer.Option(help="Your private key (PEM), which signs the package.")] = None,
     facts: Annotated[Path | None, typer.Option(help="TOML of facts that only people know; see --template.")] = None,
     audit: Annotated[
-        Path | None, typer.Option(help="audit.json of expril audit all. [made now, in two minutes]")
+        Path | None, typer.Option(help="audit.json of expril audit all. [made now, in four minutes]")
     ] = None,
     schema: Annotated[
         Path | None, typer.Option(help="The registry's deployments-schema.yaml, to validate the entry.")

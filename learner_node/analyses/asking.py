@@ -18,7 +18,7 @@ from learner_node.analyses.part import Part
 from learner_node.analyses.parts import check_parts
 from learner_node.analyses.plan import Draft, draft, questions_of, read_table, split
 from learner_node.analyses.results import Analyses
-from learner_node.study.budget import MOST_PURPOSE, Budget, Purpose, words_for
+from learner_node.study.budget import Budget, Purpose, words_for
 from learner_node.study.cards import common_schema, implausible_cards, population
 from learner_node.study.decisions import decided
 from learner_node.study.federation import Federation
@@ -27,7 +27,7 @@ from learner_node.study.pooling import SUMMED, Pooling
 from learner_node.study.study import Study
 from protocol.errors import ConfigurationError
 from protocol.limits import ASSUMED_ROUND_SIZE
-from protocol.messages import Card
+from protocol.messages import MOST_PURPOSE, Card
 from protocol.schema import Schema
 
 REMEDY = "epsilon or the analyses"

@@ -4,14 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocol.announcements import LONGEST, announcing, validating
+from protocol.announcements import MOST_WORDS, announcing, validating
 from protocol.errors import ConfigurationError
+from protocol.messages import MOST_PURPOSE
 from protocol.rationals import parse_rational
 
-MOST_PURPOSE = 1000
-"""Longest purpose that fits a proposal, in characters."""
-MOST_WORDS = MOST_PURPOSE - LONGEST
-"""Longest purpose in the learner's own words, in characters, if an announcement is appended to it."""
 Purpose = str | Callable[[str], str]
 """The text for all stewards, or a mapping from a curator's name to the text for its steward."""
 Amount = Fraction | str | float

@@ -37,7 +37,6 @@ from simulations.report.outcome_values import Agreement, Amount, Confusion
 RELEASE = "release"
 REFUSAL = "refusal"
 LATE = "late"
-VANISHED = "vanished"
 LEFT_OUT = "left out"
 RARE = 0.3
 """Share of the smaller class, among the test records, below which an outcome is rare and AUC is shown first."""

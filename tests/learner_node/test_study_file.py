@@ -23,15 +23,16 @@ from learner_node.carriers.journal import Journal, Settings
 from learner_node.estimator import ExPriLClassifier
 from learner_node.questions.validation import validate
 from learner_node.result.deployed import run_study
-from learner_node.study.budget import MOST_PURPOSE, MOST_WORDS, Budget
+from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.pooling import Pooling
 from learner_node.study.study import NoCuratorError
 from learner_node.study_file import TEMPLATE, StudyFile, about, curator_keys, read_study
-from protocol.announcements import Notice, read_notice
+from protocol.announcements import MOST_WORDS, Notice, read_notice
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
 from protocol.identity import IdentityCard, write_identity
+from protocol.messages import MOST_PURPOSE
 from secure_fakes import members
 
 NOW = 1_800_000_000

@@ -210,10 +210,6 @@ class Density:
         shares = np.nan_to_num(total / (float(self.epsilon) / 4), nan=0.0, posinf=0.0, neginf=0.0)
         return np.clip(np.rint(shares * MOST_STEPS), -self.reach, self.reach).astype(np.int64)
 
-    def exponent_steps(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
-        """(n,) exponents, as of `steps_of`, at (n, d) points; points with a missing value are left out."""
-        return self.steps_of(self.base.cells(points))
-
     def log_masses(self, cells: Cells) -> NDArray[np.float64]:
         """(n,) logarithm of the chance of each cell, with the exact sum over the grid.
 

@@ -87,16 +87,6 @@ class HoldoutLaw(Law):
         """See `Law`."""
         return tuple(sorted({self.charged(ends) for ends in self.ways}))
 
-    def hint(self, other: "HoldoutLaw") -> float:
-        """The largest loss over all outputs, in floats; milliseconds."""
-        scale = float(self.planned.count_scale.fraction)
-        return max(
-            abs(math.log(self.chances[ends] / other.chances[ends]))
-            + sum(abs(a - b) for turn in ends for a, b in zip(self.counts[turn], other.counts[turn], strict=True))
-            / scale
-            for ends in self.ways
-        )
-
     def loss(self, other: "HoldoutLaw", charge: Fraction | None = None) -> Enumerated:
         """See `Law`. Counts that end an instance can lose what they lose in either direction."""
         ways = [ends for ends in self.ways if charge is None or self.charged(ends) == charge]
@@ -151,7 +141,7 @@ class HoldoutLaw(Law):
             about = f"the noise in the first {name}"
             yield Cells(about, np.where(first < 0, len(shares), inside), np.array([*(there * shares), 1.0 - there]))
         same = np.where(first < 0, 2, noise[:, 0] == noise[:, 1])
-        (equal,) = {_equal(law)}
+        equal = _equal(law)
         yield Cells("equal noise in both", same, np.array([there * (1.0 - equal), there * equal, 1.0 - there]))
 
     def noisy_counts(self, turn: int) -> NoisyNumbers:

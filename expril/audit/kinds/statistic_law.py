@@ -52,7 +52,7 @@ def law_of(item: Item, method: Method, records: ClaimedRecords, most: int) -> La
         case Quantile(), Smooth():
             places = _places(records, item)
             far = sensitivity(places, item, method.decay.fraction, most)
-            centre = at_rank(places, _ceil(item.quantile.fraction * len(places)), item.grid.steps)
+            centre = at_rank(places, math.ceil(item.quantile.fraction * len(places)), item.grid.steps)
             return heavy_law(centre, method.scale.fraction * far, method.degrees, item.grid.steps)
         case Estimate(), AggregateMean() | AggregateMedian():
             values = block_values(records, item, method.blocks)
@@ -73,10 +73,6 @@ def _places(records: ClaimedRecords, item: Quantile) -> list[int]:
     """The points of the grid at which the values lie, in order; missing values are left out."""
     values = records.numbers(item.attribute)
     return sorted(item.grid.indices(values[~np.isnan(values)]).tolist())
-
-
-def _ceil(number: Fraction) -> int:
-    return math.ceil(number)
 
 
 def at_rank(places: Sequence[int], rank: int, steps: int) -> int:
@@ -123,8 +119,7 @@ def sensitivity(places: Sequence[int], item: Quantile, beta: Fraction, most: int
     reach, middle = max(alpha, 1 - alpha) * most, alpha * len(places)
     largest = steps * parts[-1]
     for k, part in enumerate(parts):
-        ends = (at_rank(places, math.ceil(middle + sign * reach * (k + 1)), steps) for sign in (-1, 1))
-        low, high = ends
+        low, high = (at_rank(places, math.ceil(middle + sign * reach * (k + 1)), steps) for sign in (-1, 1))
         largest = max(largest, part * (high - low))
     return Fraction(largest, PARTS_AT_START)
 

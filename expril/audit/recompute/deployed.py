@@ -14,7 +14,7 @@ from expril.audit.recompute.entries import ZERO
 from expril.audit.recompute.statements import ANYTHING, OneOf, differing_leaves
 from expril.audit.recompute.verdicts import TranscriptVerdict
 from expril.files import MOST_TEXT, read_plain
-from protocol.announcements import LONGEST, announcing, read_notice
+from protocol.announcements import MOST_WORDS, announcing, read_notice
 from protocol.errors import ConfigurationError, printable
 from protocol.rationals import parse_rational
 from protocol.run_index import (
@@ -41,10 +41,6 @@ TOLD = (
     f"{STUDY}; its title, purpose and curators are those of signed messages, and plans cost at most its epsilons"
 )
 """What is shown of a deployed study and rests on its learner's word."""
-
-
-MOST_PURPOSE = 1000
-"""Longest purpose of a proposal, in characters; of a validation it is cut to leave room for what is announced."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _check_study(study: StatedStudy, index: Index, exchanges: Sequence[Transcrip
 def _announced(study: StatedStudy, purpose: str, number: int) -> bool:
     """Whether a proposal's purpose is the file's, with its announcement of a validation and its analyses in words."""
     if number == VALIDATION:
-        return purpose.startswith(f"Validation. {study.purpose}".strip()[: MOST_PURPOSE - LONGEST])
+        return purpose.startswith(f"Validation. {study.purpose}".strip()[:MOST_WORDS])
     allowed = [study.purpose]
     if study.validation is not None:
         allowed.append(announcing(study.purpose, study.validation))
