@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,6 +16,13 @@ from expril.audit.kinds.kind_audit import AGREEMENT, ROUNDING
 from expril.files import read_plain
 from protocol.errors import ConfigurationError
 from protocol.strict_json import MOST_BYTES, UNREADABLE, decode_json, in_short
+
+Amount = Annotated[
+    str, msgspec.Meta(pattern=r"^[0-9]{1,300}(\.[0-9]{1,300}(e-?[0-9]{1,3})?|e-?[0-9]{1,3}|/0*[1-9][0-9]{0,300})?\Z")
+]
+"""A number from 0 as exact text: 2, 0.5, 1e-06 or 1/30. Its digits are bounded: nothing takes long to read."""
+AmountOrWord = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,300}(\.[0-9]{1,300}|/0*[1-9][0-9]{0,300})?|none)\Z")]
+"""A number as exact text, or that there is none."""
 
 DRAWS = 100_000
 """Draws from each of two inputs, in an audit that may be relied on."""
@@ -34,8 +41,8 @@ class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The result of the distinguishing game against one mechanism."""
 
-    claimed: str  # epsilon, exact, as text: a whole number, a fraction or a decimal
-    delta: str = "0"  # claimed with it, exact, as text
+    claimed: Amount  # epsilon, exact, as text: a whole number, a fraction or a decimal
+    delta: Amount = "0"  # claimed with it, exact, as text
     lower_bound: float  # on epsilon at that delta, proven by the draws; 0 if they prove nothing
     error_rate: float  # greatest probability that `lower_bound` is above the true epsilon
     draws: int  # from each of the two inputs
@@ -75,20 +82,16 @@ class LossCurve(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The loss of one question of a kind as its noise widens: at several epsilons, in rising order."""
 
     kind: str  # query kind and what it releases
-    epsilons: tuple[str, ...]  # claimed, exact, as text
+    epsilons: tuple[Amount, ...]  # claimed, exact, as text
     exact: tuple[float, ...]  # worst-case loss at each, by the claimed law
     proven: tuple[float | None, ...]  # lower bound by draws at each; None where nothing was drawn
 
     @property
     def holds(self) -> bool:
         """Whether no exact loss and no proven bound is above its claim, but for rounding."""
-        claims = [Fraction(text) for text in self.epsilons]
-        exact = all(
-            Fraction(loss) <= claim * (1 + Fraction(ROUNDING)) for claim, loss in zip(claims, self.exact, strict=True)
-        )
-        return exact and all(
-            bound is None or Fraction(bound) <= claim for claim, bound in zip(claims, self.proven, strict=True)
-        )
+        claims = [Fraction(text) for text in self.epsilons]  # fractions and floats, infinite ones too, compare exactly
+        exact = all(loss <= claim * (1 + Fraction(ROUNDING)) for claim, loss in zip(claims, self.exact, strict=True))
+        return exact and all(bound is None or bound <= claim for claim, bound in zip(claims, self.proven, strict=True))
 
 
 class ControlResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,7 +120,7 @@ class StudyAttack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     attack: str  # short, with underscores
     target: str  # "ExPriL", or another service
-    epsilon: str  # protects a unit over the whole attack, as text; "none" if nothing protects it
+    epsilon: AmountOrWord  # protects a unit over the whole attack, as text; "none" if nothing protects it
     trials: int  # games, half with the unit and half without
     gain: float  # true positive rate less false positive rate, of trials in which nothing was tuned; -1 to 1
     interval: tuple[float, float]  # of the gain, at 95 %
@@ -134,14 +137,14 @@ class ColluderLoss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     sites: int  # curators n, each of which adds a share of the noise
     assumed: int  # colluders for whom the shares are made: the shares of n - assumed curators add up to one noise
     colluders: int  # curators whose shares are known
-    unknown: str  # sum of the unknown shares, as a fraction of one noise, as text
-    claimed: str  # epsilon, exact, as text
+    unknown: Amount  # sum of the unknown shares, as a fraction of one noise, as text
+    claimed: Amount  # epsilon, exact, as text
     loss: float  # worst case
 
     @property
     def holds(self) -> bool:
         """Whether theory holds: the loss exceeds the claim if, and only if, more sites collude than assumed."""
-        above = Fraction(self.loss) > Fraction(self.claimed) * (1 + Fraction(1, 10**9))
+        above = self.loss > Fraction(self.claimed) * (1 + Fraction(1, 10**9))
         return above == (self.colluders > self.assumed)
 
 
@@ -331,4 +334,4 @@ def _numbers(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf") else value
 
 
-_TEXTS = {field.encode_name for field in msgspec.structs.fields(Attack) if field.type is str} | {"versions"}
+_TEXTS = {field.encode_name for field in msgspec.structs.fields(Attack) if field.type in (str, Amount)} | {"versions"}

@@ -95,6 +95,15 @@ def test_a_folder_of_runs_without_any_list(epsilons):
     assert len(recompute(epsilons, delta=None).runs) == 2
 
 
+def test_a_forged_run_behind_a_link_or_in_a_folder_of_progress_is_named_as_not_looked_at(epsilons, tmp_path):
+    (epsilons / "epsilon-0.1").rename(tmp_path / "forged")
+    destroy(tmp_path / "forged")
+    list_epsilons(epsilons, "1")
+    (epsilons / "epsilon-0.1").symlink_to(tmp_path / "forged")
+    shutil.copytree(tmp_path / "forged", epsilons / ".progress" / "forged")
+    assert "in no run's list, and not looked at: .progress/, epsilon-0.1/" in recompute(epsilons, delta=None).remarks
+
+
 # What a transcript that was cut proves
 
 

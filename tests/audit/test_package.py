@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from audit_results import audit, full_audit, kind
+from audit_results import audit, curve, full_audit, kind
 from curator_node.key_files import write_key
 from expril.audit.attack import whole_audit as everything
 from expril.audit.attack.whole_audit import versions
@@ -603,10 +603,85 @@ def test_no_text_of_a_package_moves_a_cursor(ledger_copy):
     assert all(text.isprintable() for text in (*found.wrong, *found.rests, *found.holds))
 
 
-def test_a_claim_that_takes_forever_to_read_is_refused(ledger_copy):
-    told = as_json(as_object(full_audit())).replace(b'"1/3"', b'"1e999999999"')
-    (ledger_copy / "audit.json").write_bytes(told)
-    assert "audit.json: a claim is no number; it is written as 1, 0.5 or 1/30" in found_in(ledger_copy).wrong
+FOREVER = "1e999999999"
+AMOUNTS = {
+    "a claim": lambda told: set_claim(told["kinds"][0]),
+    "a control's claim": lambda told: set_claim(told["controls"][0]),
+    "a delta": lambda told: told["kinds"][0]["attack"].update(delta=FOREVER),
+    "a curve": lambda told: told["curves"][0].update(epsilons=[FOREVER, *told["curves"][0]["epsilons"][1:]]),
+    "colluders' claim": lambda told: told["colluders"][0].update(claimed=FOREVER),
+    "colluders' unknown shares": lambda told: told["colluders"][0].update(unknown=FOREVER),
+    "a study": lambda told: told["studies"][0].update(epsilon=FOREVER),
+}
+
+
+def set_claim(row):
+    row["claimed"] = row["attack"]["claimed"] = FOREVER
+
+
+@pytest.mark.parametrize("what", AMOUNTS)
+def test_an_amount_that_takes_forever_to_read_is_refused(what, ledger_copy):
+    told = as_object(full_audit())
+    AMOUNTS[what](told)
+    (ledger_copy / "audit.json").write_bytes(as_json(told))
+    for version in (versions()["expril"], "9.9"):
+        assert any("audit.json: Expected `str` matching" in text for text in found_in(ledger_copy, version).wrong)
+
+
+def test_an_infinite_loss_on_a_curve_is_above_its_claim():
+    assert not curve(exact=(0.25, 0.5, 1.0, float("inf"))).holds
+    assert not curve(proven=(None, None, float("inf"), None)).holds
+
+
+# Another version, so that less is compared
+
+
+@pytest.mark.parametrize("name", ["sums", "units", "ledgers", "spent", "claimed"])
+def test_a_ledger_file_of_another_version_that_lacks_a_sum(name, ledger_copy):
+    told = json.loads((ledger_copy / "ledger.json").read_bytes())
+    for part in (told, *told["sums"]):
+        part.pop(name, None)
+    (ledger_copy / "ledger.json").write_bytes(as_json(told))
+    assert "ledger.json says otherwise than the evidence" in found_in(ledger_copy, "9.9").wrong
+
+
+def test_a_number_of_another_version_that_nothing_compares_is_named(ledger_copy):
+    told = json.loads((ledger_copy / "ledger.json").read_bytes()) | {"epsilon": "1/100"}
+    del told["sums"][0]["provisos"]
+    (ledger_copy / "ledger.json").write_bytes(as_json(told))
+    found = found_in(ledger_copy, "9.9")
+    assert found.wrong == []
+    assert any("ledger.json: not compared" in text and "epsilon, provisos" in text for text in found.rests)
+    assert any("audit.html, checklist.html, checklist.json, README.txt" in text for text in found.rests)
+
+
+@pytest.mark.parametrize("number", ["\u0660.\u0660\u0661", "\u00bd", "1/2 %"])
+def test_a_number_in_other_signs_is_compared(number, ledger_copy):
+    path = ledger_copy / "deployment.yaml"
+    entry = read_entry(path.read_text())
+    loss = entry["deployment"]["privacy_loss"]
+    loss["privacy_parameters_details"] = f"{loss['privacy_parameters_details']} That is {number}."
+    path.write_text(as_yaml(entry))
+    assert any("privacy_parameters_details" in text for text in found_in(ledger_copy, "9.9").wrong)
+
+
+@pytest.mark.parametrize(
+    "lie", [{"why_not": "it loses 0.001"}, {"exact": None}, {"exact": None, "holds": None}, {"holds": False}]
+)
+def test_a_loss_in_other_words_of_one_version_is_found(lie, ledger_copy):
+    (loss,) = json.loads((ledger_copy / "exact.json").read_bytes())
+    (ledger_copy / "exact.json").write_bytes(as_json([loss | lie]))
+    assert "exact.json says otherwise than the enumeration here" in found_in(ledger_copy).wrong
+    if "holds" in lie and "exact" not in lie:
+        assert "exact.json says otherwise than the enumeration here" in found_in(ledger_copy, "9.9").wrong
+
+
+def test_a_file_that_no_package_has_is_named(ledger_copy):
+    (ledger_copy / "statement.html").write_text("<h1>epsilon 0.001</h1>")
+    assert "statement.html is no file of a package: nothing checks what it says" in found_in(ledger_copy).wrong
+    found = found_in(ledger_copy, "9.9")
+    assert found.wrong == []
+    assert any("did not look at: statement.html" in text for text in found.rests)
 
 
 # The attack

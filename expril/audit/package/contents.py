@@ -30,6 +30,10 @@ FACTS = "facts.json"
 """What only people know, as they wrote it."""
 CHECKLIST, CHECKLIST_PAGE, AUDIT = "checklist.json", "checklist.html", "audit.json"
 AUDIT_PAGE, README = "audit.html", "README.txt"
+COMPARED_BY_ONE_VERSION = (AUDIT_PAGE, CHECKLIST_PAGE, CHECKLIST, README, FALSE_ALARMS)
+"""Files that only the version which wrote them can compare."""
+NAMES = frozenset({DEPLOYMENT, CLAIM, LEDGER, EXACT, FACTS, AUDIT, *COMPARED_BY_ONE_VERSION})
+"""All files of a package, but for its list, the list's signature, and the evidence."""
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,8 +128,9 @@ _PROSE = frozenset(
 
 
 def numbers_told(text: str) -> Counter[str]:
-    """Count the numbers in a text: whole ones, decimals, fractions and parts of versions."""
-    return Counter(re.findall(r"[0-9]+(?:[./][0-9]+)*(?:e-?[0-9]+)?", text))
+    """Count the numbers in a text: whole ones, decimals, fractions, parts of versions; and signs that are numbers."""
+    plain = re.findall(r"[0-9]+(?:[./][0-9]+)*(?:e-?[0-9]+)?(?: ?[%\u2030])?", text, re.IGNORECASE)
+    return Counter([*plain, *(sign for sign in text if not sign.isascii() and sign.isnumeric())])
 
 
 def pages(
@@ -211,21 +216,34 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
         return {path: f"unreadable {type(value).__name__}"}
 
 
-def alike(first: Any, second: Any, skip: frozenset[str] = frozenset(), *, shared_names: bool = False) -> bool:
+NEEDED = frozenset(
+    {
+        *("proven", "sums", "units", "runs", "ledgers"),
+        *("curator", "learner", "unit", "claimed", "spent", "at_most", "apart", "shared", "entries", "head"),
+    }
+)
+"""Names in `ledger.json` of what every version tells where it tells of such a thing."""
+
+
+def alike(first: Any, second: Any, skip: frozenset[str] = frozenset(), apart: set[str] | None = None) -> bool:
     """Whether two plain values are equal, floats up to 1e-9. Values of the keys in `skip` are not compared.
 
-    With `shared_names`, keys that only one of the two has are not compared, either: another version may tell more.
+    `apart`: None if both must have the same keys. Else keys that only one of the two has are not compared but added to
+    it, as another version may tell more; keys of `second` that are `NEEDED` must still be there.
     """
     if isinstance(first, dict) and isinstance(second, dict):
-        return (shared_names or first.keys() == second.keys()) and all(
-            name in skip or alike(value, second[name], skip, shared_names=shared_names)
+        lonely = first.keys() ^ second.keys()
+        if lonely and (apart is None or not NEEDED.isdisjoint(lonely)):
+            return False
+        if apart is not None:
+            apart |= lonely
+        return all(
+            name in skip or alike(value, second[name], skip, apart)
             for name, value in first.items()
-            if name in second
+            if name not in lonely
         )
     if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(
-            alike(*pair, skip, shared_names=shared_names) for pair in zip(first, second, strict=True)
-        )
+        return len(first) == len(second) and all(alike(*pair, skip, apart) for pair in zip(first, second, strict=True))
     if isinstance(first, float) and isinstance(second, float):
         return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
     return type(first) is type(second) and bool(first == second)

@@ -32,14 +32,17 @@ def find_runs(path: Path) -> RunFolders:
     run_folders, strange, lists, folders_of_runs = RunFolders(), list[str](), list[Path](), set[Path]()
     for place, folders, files in os.walk(path):
         folder = Path(place)
-        folders[:] = sorted(name for name in folders if name != PROGRESS)
+        prefix = "" if folder == path else f"{folder.relative_to(path).as_posix()}/"
+        apart = sorted(name for name in folders if name == PROGRESS or (folder / name).is_symlink())
+        folders[:] = sorted(set(folders) - {PROGRESS})
         if EPSILONS in files:
             lists.append(folder)
         if MARKS & {*folders, *files}:
             run_folders.runs.append(folder)
             folders_of_runs.add(folder)
         elif folders_of_runs.isdisjoint(folder.parents):
-            strange += [(folder / name).relative_to(path).as_posix() for name in sorted(files) if name != EPSILONS]
+            names = [*(f"{name}/" for name in apart), *sorted(name for name in files if name != EPSILONS)]
+            strange += [f"{prefix}{name}" for name in names]
     for folder in lists:
         run_folders.complaints += _compare_list(folder, folders_of_runs)
     if run_folders.runs and strange:
