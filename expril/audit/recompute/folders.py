@@ -41,8 +41,8 @@ def find_runs(path: Path) -> RunFolders:
             run_folders.runs.append(folder)
             folders_of_runs.add(folder)
         elif folders_of_runs.isdisjoint(folder.parents):
-            names = [*(f"{name}/" for name in apart), *sorted(name for name in files if name != EPSILONS)]
-            strange += [f"{prefix}{name}" for name in names]
+            unseen = [*(f"{name}/" for name in apart), *sorted(name for name in files if name != EPSILONS)]
+            strange += [f"{prefix}{name}" for name in unseen]
     for folder in lists:
         run_folders.complaints += _compare_list(folder, folders_of_runs)
     if run_folders.runs and strange:
