@@ -45,7 +45,7 @@ def audit_peers(
     """
     with plain_errors(part="simulations"), bars(json_) as tick:
         from lab.peers import PeerUnavailableError
-        from lab.peers.audited import audit_peer, chosen, merged, read_published
+        from lab.peers.audited import RESULTS, audit_peer, chosen, merged, read_published
         from lab.peers.audited import publish as write
 
         outcomes: list[Audited] = []
@@ -58,7 +58,7 @@ def audit_peers(
             except PeerUnavailableError as error:
                 skipped[name] = str(error)
         if publish is not None:
-            old = read_published(publish) if (publish / "peers-audited" / "results.json").exists() else []
+            old = read_published(publish) if (publish / RESULTS).exists() else []
             write(merged(old, outcomes), publish)
     if json_:
         from dataclasses import asdict

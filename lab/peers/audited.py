@@ -6,7 +6,7 @@ Their code runs in an environment of its own and answers in arrays; docs/peers-a
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,7 @@ def read_published(docs: Path) -> list[Audited]:
 def merged(old: Sequence[Audited], new: Sequence[Audited]) -> list[Audited]:
     """Both, in the order of the claims; of two about one claim, the new one."""
     latest = {result.name: result for result in (*old, *new)}
-    return [replace(latest[name]) for name in CLAIMS if name in latest]
+    return [latest[name] for name in CLAIMS if name in latest]
 
 
 def _figure(number: str) -> str:

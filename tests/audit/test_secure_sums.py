@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
+from operator import mul
 from pathlib import Path
 
 import msgspec
@@ -30,11 +31,9 @@ from expril.audit.document import audit_document, headline
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.answer_path import AnswerPath, NoNoise
 from expril.audit.kinds.exact import (
-    added,
     enumerate_loss,
     loss_of_shares,
     shares_table,
-    weights,
 )
 from expril.audit.kinds.invented import Neighbours, plain_record
 from expril.audit.package.evidence import Replay, spent_by_curators
@@ -73,6 +72,20 @@ def pair_of(example):
 
 
 # the law of shares, and what is lost where some are known
+
+
+def weights(shape):
+    """Exact c_k = r (r + 1) ... (r + k - 1) / k! of a negative binomial of shape r: P(k) = (1 - q)^r c_k q^k."""
+    weight, k = Fraction(1), 0
+    while True:
+        yield weight
+        weight *= (shape + k) / (k + 1)
+        k += 1
+
+
+def added(first, second):
+    """The exact weights of the sum of two independent numbers, as far as both are given."""
+    return [sum(map(mul, first[: k + 1], second[k::-1]), Fraction(0)) for k in range(min(len(first), len(second)))]
 
 
 @pytest.mark.parametrize(("sites", "colluders", "dropouts"), GROUPS)

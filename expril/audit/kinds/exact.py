@@ -440,20 +440,6 @@ def _times(terms: list[Decimal], weight: Decimal) -> list[Decimal]:
     return [term + shift for term, shift in zip([*terms, Decimal(0)], shifted, strict=True)]
 
 
-def weights(shape: Fraction) -> Iterator[Fraction]:
-    """Yield exact c_k = r (r + 1) ... (r + k - 1) / k! of a negative binomial of shape r: P(k) = (1 - q)^r c_k q^k."""
-    weight, k = Fraction(1), 0
-    while True:
-        yield weight
-        weight *= (shape + k) / (k + 1)
-        k += 1
-
-
-def added(first: Sequence[Fraction], second: Sequence[Fraction]) -> list[Fraction]:
-    """Return the exact weights of the sum of two independent numbers, as far as both are given."""
-    return [sum(map(mul, first[: k + 1], second[k::-1]), Fraction(0)) for k in range(min(len(first), len(second)))]
-
-
 @lru_cache(maxsize=64)
 def shares_table(scale: Fraction, shape: Fraction, shift: int) -> Table:
     """Tabulate the law of noise of a shape, as far as a shift needs it, by the product's own `log_pmfs`.
