@@ -16,6 +16,8 @@ from scipy import stats
 
 from audit_results import HOSTILE, attack, audit, blog, check, control, curve, kind, laplace, spread, study
 from command_line import run as typed
+from curator_fakes import altered
+from curator_node.kinds import ANSWERERS
 from expril.audit import document as words
 from expril.audit.attack import calibration
 from expril.audit.attack import mirror_plot as pictures
@@ -38,11 +40,14 @@ from expril.audit.attack.calibration import (
     suspicious_pairs,
 )
 from expril.audit.attack.controls.parts import QuickNoise
-from expril.audit.attack.kinds import AUDITS, attack_kind, kinds_to_audit
+from expril.audit.attack.kinds import AUDITS, Candidate, attack_kind, kinds_to_audit
 from expril.audit.attack.loss_curves import FACTORS, loss_curve, with_factor
 from expril.audit.attack.whole_audit import FALSE_ALARMS, Attempt, play, tasks_of
 from expril.audit.brief import QUESTIONS, audit_brief
 from expril.audit.document import SpentRow, audit_document
+from expril.audit.kinds.answer_path import AnswerPath
+from expril.audit.kinds.invented import Neighbours, plain_record
+from expril.audit.kinds.kind_audit import Enumerated
 from expril.audit.results import AuditResult, Spread, as_object, decode_result, read_result, write_result
 from expril.report.page import as_page
 from page_outline import Outline
@@ -465,6 +470,23 @@ def test_the_curve_of_every_kind_rises_below_its_claim(name):
     assert len(drawn.epsilons) == len(FACTORS)
     assert list(drawn.exact) == sorted(drawn.exact)
     assert drawn.exact[FACTORS.index(1)] == pytest.approx(result.exact, abs=1e-9)
+
+
+def test_a_law_that_fails_at_another_epsilon_is_not_left_out():
+    """Only a stated limit leaves a point out; a law with a fault would else hide a loss."""
+    counts = AUDITS["counts"]
+    path = AnswerPath(ANSWERERS["counts"], counts.examples()["mass"][0])
+    record = plain_record(path.example.schema)
+    pair = Neighbours(((record,),), (record,))
+    candidate = Candidate(path, pair, 1, (), Enumerated.alike(1.0, 1.0), 1.0)
+
+    def law(case):
+        if case.planned != path.planned:
+            raise ValueError("math domain error")
+        return counts.claimed_law(case)
+
+    with pytest.raises(ValueError, match="domain"):
+        loss_curve(kind("counts/mass"), candidate, altered(counts, claimed_law=law))
 
 
 def test_noise_is_widened_wherever_a_plan_names_it():

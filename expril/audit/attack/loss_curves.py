@@ -74,7 +74,7 @@ def loss_curve(
 
     `result`: of its attack, which gives the bound at a factor of 1. `draws`: from each data set at every other factor;
     0 draws nothing there. A question that several curators answer is drawn at a factor of 1 only. `error_rate`: of all
-    these bounds together.
+    these bounds together. Whatever a law raises but `ExprilError`, its stated limits, is raised.
     """
     path = replace(candidate.path, copies=1)
     cases = [path.case(units) for units in candidate.pair.sets]
@@ -82,7 +82,7 @@ def loss_curve(
     exact: list[float] = []
     proven: list[float | None] = []
     for factor in factors:
-        with suppress(ExprilError, ArithmeticError, ValueError):  # too wide or too narrow to be enumerated
+        with suppress(ExprilError):  # too wide or too narrow to be enumerated; another error is a fault of the law
             planned = with_factor(path.planned, factor)
             claimed = path.kinds.cost(planned, path.example.most_records_per_unit)
             first, second = (audit.claimed_law(replace(case, planned=planned)) for case in cases)
