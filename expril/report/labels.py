@@ -87,7 +87,9 @@ def cut(words: Words, room: float, size: float = SIZE) -> Words:
     """The words, shortened with "…" if they are longer than `room` pixels."""
     if text_width(words.text, size) <= room:
         return words
-    text = words.text
+    text = words.text[
+        : int(max(room, 0.0) / text_width("i", size)) + 1
+    ]  # no letter is narrower, and a name may be long
     while text and text_width(f"{text}…", size) > room:
         text = text[:-1]
     return replace(words, text=f"{text.rstrip()}…", full=words.full or words.text)

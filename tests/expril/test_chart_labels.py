@@ -29,7 +29,7 @@ from expril.report.chart import (
 )
 from expril.report.document import PAGE, Charts, Document, Legend, Section
 from expril.report.files import as_markdown, csv_table
-from expril.report.labels import LEAST_OF_FOUR, LEAST_WIDTH, STRIP_WIDTHS, text_width
+from expril.report.labels import LEAST_OF_FOUR, LEAST_WIDTH, STRIP_WIDTHS, Words, cut, text_width
 from expril.report.numbers import axis_texts, plain_number, readable_edges
 from expril.report.page import as_page, page_template
 from expril.report.picture import PANEL
@@ -338,3 +338,11 @@ def test_a_legend_has_only_what_is_drawn():
     assert [key.name for key in present[0].keys] == ["drawn here"]
     assert list(present[0].marks) == [("solid", "the mark")]
     assert Section("", [Legend(keys[1:]), table]).present == [table]
+
+
+@pytest.mark.parametrize("letter", ["i", "x", "W"])
+def test_a_name_of_millions_of_letters_is_cut_as_fast_as_a_short_one(letter):
+    """A stranger's audit may name a kind so; its curve once took hours to draw."""
+    short, long = (cut(Words(letter * count, 0.0, 0.0), 200.0).text for count in (1_000, 300_000))
+    assert short == long
+    assert text_width(long) <= 200.0 < text_width(long + letter)
