@@ -4,6 +4,7 @@
 * `invented`: records that are made up, and pairs of neighbouring sets of them
 * `answer_path`: a question, its registered answerer, and all numbers that come back
 * `exact`: worst-case loss by enumeration, also for noise in shares, some of which may be known
+* `claimed_records`, `holdout_law`, `statistic_law`: records that count, and two laws, without any curator's code
 """
 
 from expril.audit.kinds.blog_holdout import BlogHoldoutAudit

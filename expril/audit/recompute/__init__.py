@@ -4,7 +4,8 @@
 * `verdicts`: verdicts on a transcript, a ledger, a run and all inputs together
 * `folders`: the folders of runs below a path
 * `runs`: a run's folder: its list, transcripts and ledgers, compared with each other
-* `reports`: reports for people, compared with what transcripts and ledgers prove
+* `reports`, `deployed`: reports for people and folders of deployed studies, compared with what transcripts and ledgers
+  prove; `statements` compares leaf by leaf
 * `ledger`: one ledger's file, audited by itself
 * `entries`: the reader of its entries, and the sums over them
 * `replay`: the rules for entries, and what a ledger that was rolled back must enter as spent
