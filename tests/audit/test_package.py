@@ -645,6 +645,11 @@ def test_a_ledger_file_of_another_version_that_lacks_a_sum(name, ledger_copy):
     assert "ledger.json says otherwise than the evidence" in found_in(ledger_copy, "9.9").wrong
 
 
+def test_an_audit_of_another_version_without_any_control_proves_nothing(ledger_copy):
+    (ledger_copy / "audit.json").write_bytes(as_json(as_object(full_audit(controls=()))))
+    assert "audit.json: it holds no mechanism that is broken on purpose" in found_in(ledger_copy, "9.9").wrong
+
+
 def test_a_number_of_another_version_that_nothing_compares_is_named(ledger_copy):
     told = json.loads((ledger_copy / "ledger.json").read_bytes()) | {"epsilon": "1/100"}
     del told["sums"][0]["provisos"]
@@ -709,6 +714,7 @@ def test_an_attack_is_judged_by_its_numbers():
     assert "said to be caught" in told_of(full_audit(controls=(weak, *others)))
     assert first.name in told_of(full_audit(controls=others))
     assert "no check" in told_of(full_audit(checks=()))
+    assert "kind claims none" in told_of(full_audit(kinds=(kind(delta="1/2"),)))
     assert "false alarms" in told_of(full_audit(false_alarm=1.0))
 
 

@@ -70,8 +70,15 @@ def judge(result: AuditResult, plans: Iterable[Plan]) -> tuple[list[str], list[s
     ]
     if not 0 < result.false_alarm <= MOST_ALARMS:
         wrong.append(f"its false alarms are not at most {MOST_ALARMS}")
+    wrong += [
+        f"{printable(kind.kind)} was attacked at a delta, and its kind claims none"
+        for kind in result.kinds
+        if kind.attack.delta != "0"
+    ]
     if not result.checks:
         wrong.append("it holds no check")
+    if not result.controls:
+        wrong.append("it holds no mechanism that is broken on purpose")
     there = {control.name for control in result.controls}
     return wrong, [name for name in (*CONTROLS, *PATH_CONTROLS) if name not in there]
 
