@@ -570,7 +570,7 @@ def test_an_unanswered_query_that_was_cut_out_shows_in_the_sequence_of_the_close
 
 
 UNPROVEN = {
-    2: "",
+    2: "it ends before any proposal; whether a plan was proposed, and what it was charged, is not shown",
     3: "the proposal was never answered; whether the plan was accepted is not shown",
     4: "the study was never closed: up to 7/15 more than is proven here may have been charged",
     5: "query 1 was never answered and may have cost 1/15; the study was never closed: up to 7/15 more",

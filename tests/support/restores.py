@@ -19,7 +19,7 @@ from protocol.envelopes import LABEL, digest
 from protocol.errors import LocalProtocolError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import PlannedCounts
-from protocol.kinds.holdout import PlannedHoldout
+from protocol.kinds.holdout import HOLDOUT, PlannedHoldout
 from protocol.ledger.entries import STATE_SEAL_BYTES, Suspect, ledger_terms
 from protocol.plans import Plan
 from protocol.rationals import Rational, amount
@@ -195,13 +195,17 @@ class World:
         owed = account.owed[request]
         study = account.studies[owed.key]
         query = study.places[owed.sequence - 1][0]
-        state = None
+        state, note = None, ""
         if study.kind_of(owed.sequence) == "holdout":
             if owed.amount == 0:
                 ledger.state(study.key, "holdout")
             ends = self.choose.random() < 0.3
             state = ("holdout", bytes(STATE_SEAL_BYTES) if ends else self.digest() + bytes(64))
-        ledger.answer(request, lambda _: self.digest(), self.now, state=state)
+            earlier = (each.owed for each in account.answers.values())
+            begun = [each for each in (owed, *earlier) if each.key == owed.key and each.charged and each.amount]
+            number = sum(study.places[each.sequence - 1][0] == query for each in begun)
+            note = HOLDOUT.end_note(INSTANCE, number) if ends else ""
+        ledger.answer(request, lambda _: self.digest(), self.now, state=state, note=note)
         ledger.settle()
         if self.choose.random() < 0.8:
             self.deliver(ledger, request, query)

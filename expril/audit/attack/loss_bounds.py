@@ -154,7 +154,10 @@ def promise(
     under = (1 - d) ** 2 - d * square
     root = np.sqrt(np.maximum((1 - c) ** 2 * d + (1 - d) ** 2 * c - c * d * square, 0))
     cube = ((1 - c) * (1 - d) + np.sqrt(square) * root) / np.maximum(under, 1e-9)
-    bounds = np.where(under > 0, np.log(surplus / (fewer + 1)) - 3 * np.log(np.maximum(cube, 1e-9)), -np.inf)
+    # the approximation has no meaning for less than one ninth of a count, such as an event that delta has for free
+    bounds = np.where(
+        (under > 0) & (d < 1), np.log(surplus / (fewer + 1)) - 3 * np.log(np.maximum(cube, 1e-9)), -np.inf
+    )
     chance, other = more / draws, (fewer + 0.5) / draws
     spread = np.sqrt(np.maximum(chance * (1 - chance) + other * np.maximum(1 - other, 0), 1 / draws) / draws)
     errors = (chance - other - delta) / spread
