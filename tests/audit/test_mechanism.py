@@ -169,6 +169,7 @@ def test_a_kind_without_questions_is_a_violation():
         assert path_checks(name, answerers=answerers, audits=audits) == ()
 
 
+@pytest.mark.slow
 def test_a_kind_that_claims_no_law_is_a_violation(briefly):
     lawless = altered(
         AUDITS["counts"], claimed_law=lambda case: None, examples=lambda: {"mass": examples("counts/mass")}
@@ -179,6 +180,7 @@ def test_a_kind_that_claims_no_law_is_a_violation(briefly):
     assert "not audited exactly" in result.verdict
 
 
+@pytest.mark.slow
 def test_a_law_that_fails_beside_the_best_pair_is_an_alarm(briefly):
     best = best_pair("counts/mass", 0).pairs[0]
     sizes = {sum(map(len, units)) for units in best.sets}
@@ -245,6 +247,7 @@ def test_a_question_asked_several_times_costs_as_much_each_time(name):
         assert (often == once).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_search_finds_records_that_attain_the_claim_exactly(name):
     for place, example in enumerate(examples(name)):
@@ -361,6 +364,7 @@ def test_too_little_noise_is_seen_in_what_a_curator_asks_for(briefly):
     assert "asks for noise 3 times of scale 1, and its kind claims 3 times of scale 2" in result.verdict
 
 
+@pytest.mark.slow
 def test_a_curator_that_hides_too_little_noise_is_seen_in_its_draws(briefly):
     """Its calls for noise are as claimed, and what it releases is not: power 1 - 1e-9 and more at 4,000 draws."""
 
@@ -753,6 +757,7 @@ def test_a_wrong_curator_is_caught_without_a_draw(name, place, answer):
 FEW = 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("statistic/quantile", 0.8), ("statistic/aggregate", 1 - 1e-9)])
 def test_what_is_shipped_holds_and_is_enumerated(monkeypatch, name, least):
     """A choice among eight points comes close to its claim of 1; the mean of blocks attains it."""

@@ -168,6 +168,7 @@ def test_the_same_evidence_gives_the_same_package_wherever_it_lies(package, run,
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_a_ledger_alone_is_evidence_and_leaves_no_reply(run, tmp_path):
     write([run / "ledgers" / "north.ledger"], tmp_path / "claim")
     (export,) = (tmp_path / "claim" / "evidence" / "ledgers").iterdir()
@@ -178,6 +179,7 @@ def test_a_ledger_alone_is_evidence_and_leaves_no_reply(run, tmp_path):
     assert any("unwitnessed" in text for text in found.rests)
 
 
+@pytest.mark.slow
 def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
     (tmp_path / "local").mkdir()
     shutil.copy(run / "ledgers" / "west.ledger", tmp_path / "local")
@@ -185,6 +187,7 @@ def test_a_folder_that_happens_to_be_called_local_is_no_run_s(run, tmp_path):
     assert checked(tmp_path / "claim").wrong == []
 
 
+@pytest.mark.slow
 def test_an_audit_that_did_not_pass_is_named(run, tmp_path):
     others = [one for one in full_audit().kinds if one.kind != "counts/mass"]
     write([run], tmp_path / "claim", result=full_audit(kinds=(kind(violation=True, bound=2.0), *others)))
@@ -562,6 +565,7 @@ def test_every_line_of_the_ledgers_sums_is_compared(ledger_copy, what):
     assert found_in(ledger_copy).wrong == ["ledger.json says otherwise than the evidence"]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_there_twice_is_found(ledger_copy):
     for name in ("claim.json", "ledger.json", "exact.json", "audit.json", "facts.json", "evidence/inventory.json"):
         whole = (ledger_copy / name).read_text()

@@ -346,6 +346,7 @@ def boxes(tree):
             yield text.text, Box(left, left + width, y - 0.8 * size + 1, y + 0.2 * size - 1)
 
 
+@pytest.mark.slow
 def test_words_of_every_pages_figures_are_inside_and_apart():
     figures = 0
     for document_ in every_kind().values():

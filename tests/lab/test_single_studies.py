@@ -301,7 +301,9 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "comparison")) for name in PUBLISHED]
+)
 def test_published_files_are_what_their_cells_say(name, tmp_path):
     """A folder of docs, written anew from its cells alone; drawings, and most pages, may have another style."""
     folder, copied = DOCS / PUBLISHED[name], tmp_path / name
