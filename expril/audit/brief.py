@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from expril.audit.results import AuditResult, KindResult, LossCurve
+from expril.audit.results import AuditResult, KindResult, LossCurve, of_claim
 from expril.report.chart import Figure, Key, Place, Series, Stage, line_chart, make_axis
 from expril.report.document import Answer, Block, Brief, Charts
 from expril.report.numbers import count
@@ -14,6 +14,7 @@ QUESTIONS = (
     "What was broken on purpose, and was it caught?",
     "What was not tried?",
 )
+QUICK = "This was a quick look with few draws, and it may miss much: run a whole audit before you rely on it."
 _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LOSS, _PROVEN, _CLAIM = Key(0, True, "exact law"), Key(0, False, "proven by draws"), Key(1, True, "claim")
 
@@ -45,10 +46,8 @@ def _claimed(result: AuditResult) -> Iterator[str]:
     )
 
 
-def of_claim(row: KindResult) -> float:
-    """The loss that draws prove, in units of the claim; infinite if the claim is 0 and the loss is not."""
-    claimed = Fraction(row.attack.claimed)
-    return row.attack.lower_bound / float(claimed) if claimed else float("inf") if row.attack.lower_bound else 0.0
+def _proven_share(row: KindResult) -> float:
+    return of_claim(row.attack.claimed, row.attack.lower_bound)
 
 
 def _reached(result: AuditResult) -> Iterator[str]:
@@ -56,10 +55,10 @@ def _reached(result: AuditResult) -> Iterator[str]:
     if broken:
         yield f"More than is claimed, of {count(len(broken), 'release')}: {', '.join(row.kind for row in broken)}."
     elif result.kinds:
-        strongest = max(result.kinds, key=of_claim)
+        strongest = max(result.kinds, key=_proven_share)
         yield (
-            f"{100 * min(of_claim(strongest), 1e6):.0f} % of the claim at most (for {strongest.kind}), and never more "
-            "than all of it."
+            f"{100 * min(_proven_share(strongest), 1e6):.0f} % of the claim at most (for {strongest.kind}), and never "
+            "more than all of it."
         )
     else:
         yield "Nothing was attacked."
@@ -108,7 +107,7 @@ def _untried(result: AuditResult) -> Iterator[str]:
         yield f"No exact loss was computed for {', '.join(few)}."
     yield "Whether a hospital's records are true nobody can see from outside."
     if result.quick:
-        yield "This was a quick look with few draws: run a whole audit before you rely on it."
+        yield QUICK
 
 
 def _figure(curves: Sequence[LossCurve]) -> list[Block]:

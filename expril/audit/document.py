@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from expril.audit.attack.mirror_plot import paper_law, paper_words, picture
-from expril.audit.brief import audit_brief, curve_charts
+from expril.audit.brief import QUICK, audit_brief, curve_charts
 from expril.audit.recompute import Recomputed
 from expril.audit.results import (
     Attack,
@@ -23,6 +23,7 @@ from expril.audit.results import (
     KindResult,
     LossCurve,
     StudyAttack,
+    of_claim,
 )
 from expril.audit.tables import bounded
 from expril.report.chart import (
@@ -158,9 +159,6 @@ def headline(result: AuditResult) -> str:
     if not result.kinds:
         return "No release was attacked, so nothing is said of any"
     return "No attack found more privacy loss than is claimed"
-
-
-QUICK = "This was a quick look with few draws, and it may miss much: run a whole audit before you rely on it."
 
 
 def summary(result: AuditResult) -> tuple[str, ...]:
@@ -583,12 +581,6 @@ def _game(game: BlogGame) -> Section:
         ],
         PAGE,
     )
-
-
-def of_claim(claimed: str, value: float) -> float:
-    """Return a loss in units of its claim; infinite if the claim is 0 and the loss is not."""
-    amount = float(Fraction(claimed))
-    return value / amount if amount else math.inf if value else 0.0
 
 
 def spaced(name: str) -> str:

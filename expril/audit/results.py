@@ -236,6 +236,12 @@ class AuditResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         )
 
 
+def of_claim(claimed: str, value: float) -> float:
+    """Return a loss in units of its claim; infinite if the claim is 0 and the loss is not."""
+    amount = float(Fraction(claimed))
+    return value / amount if amount else math.inf if value else 0.0
+
+
 FORMAT = "expril audit 1"
 _OF_KINDS = ("kind", "claimed", "lower_bound", "exact", "violation", "verdict")
 _OF_CONTROLS = ("name", "caught", "claimed", "lower_bound", "truth", "fault")

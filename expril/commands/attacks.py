@@ -68,7 +68,8 @@ def audit_all(
     """
     with plain_errors(part="simulations"):
         from expril.audit.attack.whole_audit import CELLS, audit_everything
-        from expril.audit.document import QUICK, audit_document, rows_of
+        from expril.audit.brief import QUICK
+        from expril.audit.document import audit_document, rows_of
         from expril.audit.recompute import Recomputed, recompute
         from expril.audit.results import as_object, write_result
         from expril.files import replace_text

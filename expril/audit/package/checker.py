@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from expril.audit.attack.whole_audit import versions
-from expril.audit.document import QUICK
+from expril.audit.brief import QUICK
 from expril.audit.package.contents import (
     AUDIT,
     CLAIM,

@@ -6,7 +6,9 @@ from itertools import groupby
 from expril.audit.package.requirements import (
     HEALTH_DATA,
     MET,
+    NOT_MET,
     OUTSIDE,
+    PART,
     PYRAMID,
     PackageFacts,
     Row,
@@ -86,13 +88,13 @@ def checklist_document(facts: PackageFacts) -> Document:
 
 
 def _summary(source: str, rows: Sequence[Row]) -> str:
-    counts = {status: sum(row.status == status for row in rows) for status in (MET, "in part", "not met", OUTSIDE)}
+    counts = {status: sum(row.status == status for row in rows) for status in (MET, PART, NOT_MET, OUTSIDE)}
     parts = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
     return f"{count(len(rows), 'question')} of {source}: {parts}."
 
 
 def _sections(rows: Sequence[Row]) -> list[Section]:
-    tones: dict[str, Tone] = {MET: "good", OUTSIDE: "", "in part": "warn", "not met": "bad"}
+    tones: dict[str, Tone] = {MET: "good", OUTSIDE: "", PART: "warn", NOT_MET: "bad"}
     columns: list[Column[Row]] = [
         Column(
             "question", lambda row: f"{row.identifier}: {row.question}" if row.identifier else row.question, names=True
