@@ -7,9 +7,8 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from audit_results import full_audit
+from audit_results import FACTS, full_audit
 from expril.audit.package.evidence import Replay, spent_by_curators
-from expril.audit.package.facts import Facts
 from expril.audit.package.writer import write_package
 from expril.audit.recompute import recompute
 from expril.audit.recompute.reports import RECOMPUTED, TOLD, check_report
@@ -263,19 +262,9 @@ def test_a_simulation_that_is_dressed_as_a_deployed_study(forger, twice):
 
 def refusal(folder, out):
     """Why no package of a run is written."""
-    facts = Facts(
-        name="Demonstration",
-        intended_use="To show it.",
-        records="One image.",
-        region="USA",
-        publication_date="2026-11-22",
-        authors=("A",),
-        looked_before="nothing",
-        one_curator_each=True,
-    )
     key = SigningKey.from_seed(bytes(32))
     with pytest.raises(ConfigurationError) as error:
-        write_package([folder], out, key=key, facts=facts, audit=(full_audit(), "then"), schema=None, created="now")
+        write_package([folder], out, key=key, facts=FACTS, audit=(full_audit(), "then"), schema=None, created="now")
     assert not out.exists()
     return str(error.value)
 

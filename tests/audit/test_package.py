@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from audit_results import audit, curve, full_audit, kind
+from audit_results import FACTS, audit, curve, full_audit, kind
 from curator_node.key_files import write_key
 from expril.audit.attack import whole_audit as everything
 from expril.audit.attack.whole_audit import versions
@@ -21,7 +21,6 @@ from expril.audit.package.checker import check_package
 from expril.audit.package.contents import ROW, measured_false_alarms
 from expril.audit.package.deployment import as_yaml, read_entry, total_epsilon
 from expril.audit.package.evidence import collect, not_private, replay, spent_by_curators
-from expril.audit.package.facts import Facts
 from expril.audit.package.losses import FORMULA, exact_losses, judge
 from expril.audit.package.manifest import as_json, check_folder, seal_folder
 from expril.audit.package.writer import write_package
@@ -40,16 +39,6 @@ from trees import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 KEY = SigningKey.from_seed(bytes(32))
-FACTS = Facts(
-    name="Demonstration",
-    intended_use="To show it.",
-    records="One image.",
-    region="USA",
-    publication_date="2026-11-22",
-    authors=("A",),
-    looked_before="nothing",
-    one_curator_each=True,
-)
 
 
 def write(paths, out, *, key=KEY, facts=FACTS, result=None, **more):

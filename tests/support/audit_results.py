@@ -5,6 +5,7 @@ import math
 from expril.audit.attack.controls.curators import PATH_CONTROLS
 from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.kinds import kinds_to_audit
+from expril.audit.package.facts import Facts
 from expril.audit.package.requirements import PackageFacts
 from expril.audit.results import (
     Attack,
@@ -19,6 +20,17 @@ from expril.audit.results import (
     StudyAttack,
 )
 
+FACTS = Facts(
+    name="Demonstration",
+    intended_use="To show it.",
+    records="One image.",
+    region="USA",
+    publication_date="2026-11-22",
+    authors=("A",),
+    looked_before="nothing",
+    one_curator_each=True,
+)
+"""Of a package that somebody shows around."""
 HOSTILE = '<script>alert("x")</script>&\u202e'
 
 
