@@ -157,9 +157,8 @@ class World:
         """A study of one of the plans."""
         ledger, plan = self.ledger(), self.choose.choice(PLANS)
         name = StudyKey(self.choose.choice(LEARNERS), self.digest()[:16])
-        costs = QUERY_KINDS.costs(plan, 1)
-        ledger.reserve(Reservation(name, plan, costs, self.digest(), self.now + 10**6), self.caps, self.now)
-        request = next(iter(ledger.account.owed))
+        costs, request = QUERY_KINDS.costs(plan, 1), self.digest()
+        ledger.reserve(Reservation(name, plan, costs, request, self.now + 10**6), self.caps, self.now)
         ledger.answer(request, lambda _: self.digest(), self.now)
         ledger.settle()
 

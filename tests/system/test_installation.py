@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("parsed")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {
-    "torch": ("learner_node", "lab/peers/opacus_models.py"),
+    "torch": ("learner_node", "lab/peers/opacus_models.py", "lab/peers/opacus_releases.py"),
     "sklearn": ("learner_node", "simulations", "expril/audit", "lab"),
     "scipy": ("learner_node", "simulations", "expril/audit", "lab"),
     "jinja2": ("expril/report/template.py",),

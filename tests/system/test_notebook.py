@@ -32,7 +32,7 @@ def test_the_notebook_runs_from_top_to_bottom_in_a_process_of_its_own():
     done = python(NOTEBOOK)
     assert done.returncode == 0, done.stderr
     assert "Holds: of 1 claimed" in done.stdout
-    assert "Breaks its claim: of 0.3333 claimed" in done.stdout
+    assert "Breaks its claim: of 1/3 claimed" in done.stdout
     assert "by receipt: 1/2 by ledger: 1/2" in done.stdout
     assert "at most 50" in done.stdout
 
@@ -50,7 +50,7 @@ def test_a_first_study_goes_from_keys_to_predictions_and_an_audit(tmp_path):
     assert re.search(r"^  AUC +0\.500 +0\.\d", done.stdout, re.MULTILINE)  # on a hospital's own patients
     assert len(re.findall(r"^  ada +2 +1\.5 +0 +0\.5 ", done.stdout, re.MULTILINE)) == 2  # what is left at each
     assert "4 transcripts: 4 proven" in done.stdout
-    assert "cost.json says that north charged 1/2, at most 3/2; the transcripts prove 3/2" in done.stdout
+    assert "cost.json: curators, north, spent is 1/2, and the evidence gives 3/2" in done.stdout
     (home,) = tmp_path.glob("first-study-*")
     assert (home / "study" / "result" / "report.html").is_file()
     assert (home / "predictions.csv").stat().st_mode & 0o077 == 0
