@@ -1,6 +1,7 @@
 """What a plan of several analyses takes: Table 1 of 20 attributes, two curves and a regression, 4 curators of 10,000.
 
-Processor seconds of one process that is learner and all curators: quote, asking, reading. docs/analyses.md has them.
+Processor seconds of one process that is learner and all curators: quote, asking, reading. docs/learner/analyses.md has
+them.
 """
 
 import time

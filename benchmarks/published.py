@@ -1,6 +1,7 @@
 """How precise published curves, odds ratios and log-rank tests are under the noise, against exact counts.
 
-Simulated answers: exact counts, and noise of the law that the product states. docs/intervals.md has the numbers.
+Simulated answers: exact counts, and noise of the law that the product states. docs/results/intervals.md has the
+numbers.
 """
 
 import numpy as np

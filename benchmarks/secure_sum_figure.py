@@ -1,4 +1,4 @@
-"""Draws bytes a site against the number of sites, from `results/secure_sum.json`: docs/secure-sums-traffic.svg."""
+"""Draws docs/explanation/secure-sums-traffic.svg, bytes a site by number of sites, from `results/secure_sum.json`."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.common import RESULTS
 
-DRAWN = Path(__file__).parent.parent / "docs" / "secure-sums-traffic.svg"
+DRAWN = Path(__file__).parent.parent / "docs" / "explanation" / "secure-sums-traffic.svg"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 340, 70, 20, 20, 50
 SITES, BYTES = (2, 1000), (5_000, 500_000)
 """Ends of the axes, both logarithmic."""

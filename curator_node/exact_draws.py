@@ -1,8 +1,8 @@
 """Exact draws from random bytes: whole numbers, coins, and shares of discrete Laplace noise. No float is used.
 
 Shares are for a secure sum: a share of h is the difference of two negative binomials of shape 1 / h, and h of them add
-up to discrete Laplace noise (`protocol.noise_shares.LaplaceShares`). `docs/noise-shares.md` proves that the draws have
-these laws and that every number fits 64 bits.
+up to discrete Laplace noise (`protocol.noise_shares.LaplaceShares`). `docs/explanation/noise-shares.md` proves that the
+draws have these laws and that every number fits 64 bits.
 """
 
 import os

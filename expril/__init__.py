@@ -1,4 +1,4 @@
-"""The public Python interface of ExPriL; docs/python.md describes each name.
+"""The public Python interface of ExPriL; docs/researcher/python.md describes each name.
 
 A name is loaded when it is first asked for, so `import expril` loads nothing. Names listed here, with their documented
 arguments and attributes, keep their meaning until the next minor version, whose CHANGELOG says what changes. Everything

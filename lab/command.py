@@ -37,7 +37,7 @@ def audit_peers(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Play the game on what other projects ship, each in an environment of its own (docs/peers-audited.md).
+    """Play the game on what other projects ship, each in an environment of its own (docs/results/peers-audited.md).
 
     Where an environment or a library is absent its games are not played, and one line says so.
 
@@ -93,7 +93,7 @@ def difference(
     chart: Annotated[Path | None, typer.Option(help="An SVG file to draw to.")] = None,
     json_: Json = False,
 ) -> None:
-    """Take differences of counts from services that suppress, that round, and that add noise (docs/differencing.md).
+    """Take differences of counts that are suppressed, rounded, or noisy (docs/explanation/differencing.md).
 
     Exit status: 0 no attack on noisy answers beats the bound of epsilon, 1 one does.
     """

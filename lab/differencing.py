@@ -2,7 +2,7 @@
 
 An attacker knows a person's exact day of birth and that the person's record is counted. The attacker wants one bit of
 it, as likely yes as no, and asks how many records have the bit in ranges of days that end just before or just after the
-person's. docs/differencing.md tells the story; this module plays it.
+person's. docs/explanation/differencing.md tells the story; this module plays it.
 """
 
 from collections.abc import Callable, Sequence

@@ -79,7 +79,7 @@ def _error(contribution: Floats, units: NDArray[np.generic] | None) -> float:
 
 EPSILONS = ("1", "0.3", "0.1")
 OWN, COIN = "own", "coin flips"
-USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")  # those of docs/uncertainty.md
+USUAL = ("A", "B", "C", "D", "E", "CTG-A", "CTG-B", "heart", "heart-cleveland", "wdbc")  # docs/learner/uncertainty.md
 DATASETS: dict[str, Callable[[int], Split]] = {
     **{name: partial(load_halves, name) for name in PROBLEMS},
     **{

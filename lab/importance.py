@@ -1,7 +1,7 @@
 """Importance weights as a second way to do Pb. 1, beside the least squares of Eq. 2: on C, D, E and CTG-B.
 
-The tables are those of docs/importance-weights.md. The published mechanism of Ji and Elkan (2013) is computed with
-floats, outside of any curator. It is a reference for the weights alone.
+The tables are those of docs/explanation/importance-weights.md. The published mechanism of Ji and Elkan (2013) is
+computed with floats, outside of any curator. It is a reference for the weights alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence

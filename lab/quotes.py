@@ -1,8 +1,9 @@
-"""The forecasts of `expril quote` for `cells` beside the results: the tables of docs/quote.md.
+"""The forecasts of `expril quote` for `cells` beside the results: the tables of docs/learner/quote.md.
 
 Each problem of the comparison and each built-in scenario of two classes is quoted, once knowing nothing, once with the
-prevalence and the AUC of the best model without privacy stated. Problems came true in docs/learning (20 splits each);
-scenarios are run here, on exact counts with seeded noise, without their faults, those of the readmission data once.
+prevalence and the AUC of the best model without privacy stated. Problems came true in docs/results/learning (20 splits
+each); scenarios are run here, on exact counts with seeded noise, without their faults, those of the readmission data
+once.
 """
 
 import json
@@ -43,7 +44,7 @@ from simulations.quote_source import read_quoted, request_of
 from simulations.records import load_records, sites_of, split_records
 from simulations.scenario import builtin_scenarios, load_scenario
 
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "learning" / "cells" / "cells.jsonl"
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "learning" / "cells" / "cells.jsonl"
 EPSILONS = ("1", "0.3", "0.1")
 SPLIT = 5000
 LARGE = 10_000  # from so many source records on, a scenario is run once: chance is small there

@@ -316,7 +316,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def calibrated(self) -> bool | None:
-        """Whether the slope is as right as that of regression, see docs/risks.md; None where it cannot be told."""
+        """Whether the slope is as right as that of regression (docs/results/risks.md); None where it cannot be told."""
         if self.slope is None or self.regression is None:
             return None
         (low, high), slope, other = SLOPES, self.slope.value, self.regression.value

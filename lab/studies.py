@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from posixpath import relpath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expril.report.document import Document, Section
@@ -19,56 +20,75 @@ class Entry(NamedTuple):
 
     module: str  # of its `STUDY`
     headline: str  # what it shows
-    link: str  # to the page of docs that explains it, from the folder of its published results
+    explained: str  # the place in docs: "results/sites.md#figures"
+    within: str = "results"  # folder of docs that holds the folder of its published results
 
     @property
     def page(self) -> str:
-        """The page as a path: "docs/sites.md"."""
-        return f"docs/{self.link.rpartition('/')[2].partition('#')[0]}"
+        """The page as a path: "docs/results/sites.md"."""
+        return f"docs/{self.explained.partition('#')[0]}"
+
+    @property
+    def link(self) -> str:
+        """The place from the folder of the published results: "../sites.md#figures"."""
+        return relpath(self.explained, f"{self.within}/study")
 
 
 STUDIES = {
-    "additive": Entry("lab.additive", "An additive question beside cells", "../strategies.md"),
-    "bounds": Entry("lab.bounds", "What bounds the accuracy of cells", "../../bounds.md"),
-    "broken": Entry("lab.broken.study", "Which broken mechanisms the game catches", "../broken.md"),
+    "additive": Entry("lab.additive", "An additive question beside cells", "learner/strategies.md"),
+    "bounds": Entry("lab.bounds", "What bounds the accuracy of cells", "results/bounds.md", "results/learning"),
+    "broken": Entry("lab.broken.study", "Which broken mechanisms the game catches", "results/broken.md"),
     "comparison": Entry(
-        "lab.comparison.study", "Strategies and peers on the same records", "../strategies.md#what-was-measured"
+        "lab.comparison.study", "Strategies and peers on the same records", "learner/strategies.md#what-was-measured"
     ),
-    "estimates": Entry("lab.estimates", "How often the learners' intervals hold", "../uncertainty.md"),
+    "estimates": Entry("lab.estimates", "How often the learners' intervals hold", "learner/uncertainty.md"),
     "holdout": Entry(
-        "lab.holdout.study", "The blog's holdout, on many data sets", "../../holdout.md#a-blogs-experiment-run-again"
+        "lab.holdout.study",
+        "The blog's holdout, on many data sets",
+        "explanation/holdout.md#a-blogs-experiment-run-again",
+        "results/reproduction",
     ),
     "importance": Entry(
-        "lab.importance", "Importance weights: a second way to weigh the source", "../importance-weights.md"
+        "lab.importance", "Importance weights: a second way to weigh the source", "explanation/importance-weights.md"
     ),
-    "intervals": Entry("lab.intervals.study", "How often the intervals of published analyses hold", "../intervals.md"),
+    "intervals": Entry(
+        "lab.intervals.study", "How often the intervals of published analyses hold", "results/intervals.md"
+    ),
     "model": Entry(
-        "lab.model", "Models that curators fit in site, beside counts of cells", "../../in-site-learning.md"
+        "lab.model",
+        "Models that curators fit in site, beside counts of cells",
+        "results/in-site-learning.md",
+        "results/in-site",
     ),
     "perspectives": Entry(
-        "lab.perspectives", "The strategies of the paper's perspectives against cells", "../strategies.md"
+        "lab.perspectives", "The strategies of the paper's perspectives against cells", "learner/strategies.md"
     ),
-    "quotes": Entry("lab.quotes", "Quotes against what came true", "../quote.md"),
-    "recalibrations": Entry("lab.recalibrations", "What recalibration gains and loses", "../validation.md"),
-    "regressions": Entry("lab.regressions", "Which z keeps its star, and what bins leave", "../regression-tables.md"),
+    "quotes": Entry("lab.quotes", "Quotes against what came true", "learner/quote.md"),
+    "recalibrations": Entry("lab.recalibrations", "What recalibration gains and loses", "learner/validation.md"),
+    "regressions": Entry(
+        "lab.regressions", "Which z keeps its star, and what bins leave", "learner/regression-tables.md"
+    ),
     "reproduction": Entry(
-        "lab.reproduction.study", "Table 2 and Figure 1 of the paper, made again", "../reproduction.md"
+        "lab.reproduction.study", "Table 2 and Figure 1 of the paper, made again", "results/reproduction.md"
     ),
-    "risks": Entry("lab.risks", "Are the risks right?", "../risks.md"),
+    "risks": Entry("lab.risks", "Are the risks right?", "results/risks.md"),
     "sample": Entry(
         "lab.sample.study",
         "Sampling from mollifier densities, run again",
-        "../../integral-privacy.md#the-papers-figures-run-again",
+        "explanation/integral-privacy.md#the-papers-figures-run-again",
+        "results/reproduction",
     ),
     "sites": Entry(
         "lab.sites.study",
         "Noise at each site, or one sum over all: accuracy, noise and traffic against the number of sites",
-        "../sites.md",
+        "results/sites.md",
     ),
-    "statistic": Entry("lab.statistic", "Private quantiles, method by method", "../statistics.md"),
-    "synthetic": Entry("lab.synthetic", "Synthetic data sets: what they are worth", "../../synthetic.md"),
-    "validations": Entry("lab.validations", "How often the intervals of a validation hold", "../validation.md"),
-    "wide": Entry("lab.wide", "Many attributes of which few carry the signal", "../strategies.md"),
+    "statistic": Entry("lab.statistic", "Private quantiles, method by method", "explanation/statistics.md"),
+    "synthetic": Entry(
+        "lab.synthetic", "Synthetic data sets: what they are worth", "learner/synthetic.md", "results/learning"
+    ),
+    "validations": Entry("lab.validations", "How often the intervals of a validation hold", "learner/validation.md"),
+    "wide": Entry("lab.wide", "Many attributes of which few carry the signal", "learner/strategies.md"),
 }
 """By name."""
 

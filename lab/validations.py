@@ -1,4 +1,4 @@
-"""How often the intervals of a validation hold: the table of docs/validation.md.
+"""How often the intervals of a validation hold: the table of docs/learner/validation.md.
 
 The population is known: the private half of a scenario's records, from which units are drawn with replacement, site by
 site, as many as there are. So the exact curve of the population is known, and an answer has both the chance of the draw

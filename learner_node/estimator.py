@@ -71,7 +71,7 @@ class StudyEstimator(BaseEstimator):
         options: the strategy's options.
         epsilon: epsilon to spend at each curator: 1, "1/3", 0.7 (taken as the decimal that it prints as) or a Fraction.
         pooling: "sum": one model of the summed answers; "site": one model per curator; "secure": one model of sums that
-            curators open together, see docs/learner.md.
+            curators open together, see docs/learner/learner.md.
         colluders, dropouts: with "secure", as in `learner_node.study.pooling.Pooling`.
         purpose: what the stewards read about the study.
         validation: largest epsilon of a later `validate`; the stewards read of it together with the study.

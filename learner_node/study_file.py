@@ -29,7 +29,7 @@ MOST_LIFETIME = 30 * 86_400
 MOST_SEED = 2**31 - 1
 CARD_BYTES = 65_536
 TEMPLATE = """\
-# What is asked, of whom, and how. All keys: docs/learner.md
+# What is asked, of whom, and how. All keys: docs/learner/learner.md
 title = "Readmission within 30 days"
 purpose = "What we want to know, why, and who we are: the stewards read this."
 source = "source.csv"        # unlabelled records of the same kind; CSV or Parquet
@@ -69,7 +69,7 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The study file, described in docs/learner.md. Paths are relative to its folder."""
+    """The study file, described in docs/learner/learner.md. Paths are relative to its folder."""
 
     title: Text
     epsilon: Written

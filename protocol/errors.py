@@ -6,7 +6,7 @@ from typing import ClassVar
 class ExprilError(Exception):
     """Base of every error that ExPriL raises on purpose."""
 
-    kind: ClassVar[str] = "protocol"  # one word for machines, by class; docs/errors.md lists them
+    kind: ClassVar[str] = "protocol"  # one word for machines, by class; docs/reference/errors.md lists them
 
 
 class LocalProtocolError(ExprilError):

@@ -1,7 +1,7 @@
 """The law of a share of discrete Laplace noise, and of a sum of shares.
 
 If h shares add up to one full noise, each has shape 1 / h, and the sum of s of them has shape s / h. The proofs are in
-`docs/noise-shares.md`.
+`docs/explanation/noise-shares.md`.
 """
 
 import math
@@ -79,7 +79,8 @@ class LaplaceShares:
             q^k Gamma(k + r) / (sqrt(pi) Gamma(r) Gamma(k + 1/2)) times the integral over all z of
             (1 + (1 - q^2) sinh(z / 2)^2)^-k sqrt(w e^z) (1 + w e^z)^(r - 1) (1 + e^z / w)^-r.
         The integrand is positive, has one peak, and falls exponentially on both sides, so the trapezoidal rule's error
-        falls exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/noise-shares.md` derives it.
+        falls exponentially with the number of nodes (Trefethen and Weideman 2014). `docs/explanation/noise-shares.md`
+        derives it.
         """
         if not len(values):
             return np.empty(0)

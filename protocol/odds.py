@@ -1,7 +1,8 @@
 """Bounds on how far answers can change anybody's odds about one privacy unit, as exact exponents of e.
 
 There are three bounds: for whether the unit is among the records, and, if it is known to be, for its label and for its
-attributes. The latter two may be larger, since changing a record removes one and adds one. Proofs: docs/odds.md.
+attributes. The latter two may be larger, since changing a record removes one and adds one. Proofs:
+docs/explanation/odds.md.
 """
 
 import math

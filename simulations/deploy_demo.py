@@ -182,7 +182,7 @@ class Demo:
         folder = self._folder / JOINING
         folder.mkdir()
         public, card = folder / "node.pub", folder / "curator.card"
-        self._head(f"A fourth hospital may join, as docs/administration.md tells its administrator; see {folder}")
+        self._head(f"A fourth hospital may join, as docs/administrator/administration.md tells; see {folder}")
         (folder / "schema.toml").write_text(as_toml(self._newcomer.steward), encoding="utf-8")
         self._newcomer.private.write_csv(folder / "records.csv")
         (folder / link.ca.name).write_bytes(link.ca.read_bytes())

@@ -4,7 +4,7 @@ Nobody but the hospital can know it after a study of deployed curators: it alone
 `joining` compares models on test records that were set aside. A hospital has them where patients came after the study:
 its own regression then learns from the records that its curator serves. Otherwise the regression predicts each fifth of
 the records from the rest (cross-validation), and the study's model predicts them all; if it has learnt from them, its
-score is too good (docs/learner.md has measurements).
+score is too good (docs/learner/learner.md has measurements).
 
 The scores are exact numbers of private records. They are for the hospital's own eyes.
 """

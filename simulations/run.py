@@ -238,7 +238,7 @@ def simulate(
         repeats: in place of the scenario's, from 1.
         seed: in place of the scenario's; of splits and learners, never of noise.
         epsilon: of every learner, in place of its own.
-        leave_one_out: also learns, for each site, from all other sites (docs/joining.md).
+        leave_one_out: also learns, for each site, from all other sites (docs/learner/joining.md).
         large_epsilon: confirms an epsilon that protects little.
         models: which repeats' models are kept: "first", "all" or "none".
         base: folder from which the scenario's paths start; None takes the scenario file's own.

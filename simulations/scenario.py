@@ -463,8 +463,8 @@ def load_scenario(name: str) -> tuple[Scenario, str, Path]:
     elif is_table(name):
         raise ConfigurationError(
             f"{name} is a table of records, and a scenario is a TOML file that names one: under [data], path = "
-            f'"{path.name}" and schema = "schema.toml" (docs/scenarios.md has a whole one). What a study on them '
-            f"would cost is told by: expril quote {name} --schema schema.toml"
+            f'"{path.name}" and schema = "schema.toml" (docs/researcher/scenarios.md has a whole one). What a study on '
+            f"them would cost is told by: expril quote {name} --schema schema.toml"
         )
     elif path.is_dir() or path.is_file():
         text, folder, where = read_text_file(path, "scenario"), path.resolve().parent, f"scenario {path.name}"

@@ -80,7 +80,7 @@ def read_settings(folder: Path, changes: Mapping[str, object] | None = None) -> 
         ConfigurationError: the file is absent or wrong.
     """
     path = folder / DAEMON
-    text = read_text_file(path, "daemon file", remedy="docs/daemon.md says what it holds")
+    text = read_text_file(path, "daemon file", remedy="docs/administrator/daemon.md says what it holds")
     settings = read_toml(text, DaemonSettings, where=str(path))
     options = {name: value for name, value in (changes or {}).items() if value is not None}
     if options.get("ca") and settings.insecure:

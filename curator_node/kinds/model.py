@@ -37,7 +37,9 @@ from protocol.records import LABEL_STEPS, Records
 MOST_STEPS = 2.0**52
 """Larger numbers are clipped to this, which never increases the sensitivity."""
 MOST_LINEAR_RECORDS = 2**25
-"""Up to this many records, rounding errors of floats stay within the tolerance's part for them: docs/in-site-models.md.
+"""Up to this many records, rounding errors of floats stay within the tolerance's part for them.
+
+docs/explanation/in-site-models.md has the proof.
 """
 
 

@@ -216,7 +216,9 @@ def _head(
             "No value of a record was read. Write what is open from knowledge - code book, devices, what a living",
             "patient can have - and never from the records.",
         ]
-    lines += ['Put a number or a text for each "?". All but comments is published on the card. docs/schema.md helps.']
+    lines += [
+        'Put a number or a text for each "?". All but comments is published on the card. docs/steward/schema.md helps.'
+    ]
     if left_out:
         lines += ["", "Columns that are left out, and why; to have one, write its [[attributes]] below:"]
         for reason in dict.fromkeys(left_out.values()):

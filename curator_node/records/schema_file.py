@@ -185,5 +185,5 @@ def read_schema_of(folder: Path) -> SchemaFile:
         ConfigurationError: the file is absent or wrong.
     """
     path = folder / SCHEMA
-    text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/policy.md says")
+    text = read_text_file(path, "schema file", remedy="its steward writes it, as docs/steward/policy.md says")
     return read_schema_file(text, where=str(path))

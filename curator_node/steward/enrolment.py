@@ -41,7 +41,7 @@ def read_policy_of(folder: Path, *, kinds: Kinds | None = QUERY_KINDS) -> Policy
         ConfigurationError: a file is absent or wrong, or two of them name one learner or one key.
     """
     path = folder / POLICY
-    text = read_text_file(path, "policy file", remedy="its steward writes it, as docs/policy.md says")
+    text = read_text_file(path, "policy file", remedy="its steward writes it, as docs/steward/policy.md says")
     policy = read_policy(text, where=str(path), kinds=kinds)
     enrolled = tuple(_read_learner(path) for path in _learner_files(folder))
     if not enrolled:
@@ -243,7 +243,7 @@ def _read_learner(path: Path) -> EnrolledLearner:
 
 def _write_learner(folder: Path, learner: EnrolledLearner) -> Path:
     lines = [
-        "# Made by expril curator enrol; see docs/enrolment.md.",
+        "# Made by expril curator enrol; see docs/steward/enrolment.md.",
         f"name = {quoted(learner.name)}",
         f"cap = {quoted(learner.cap)}",
     ]

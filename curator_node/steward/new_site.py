@@ -18,7 +18,7 @@ from protocol.errors import ConfigurationError
 from protocol.identity import MOST_NAME, check_said
 
 POLICY_TEMPLATE = """\
-# Who may ask this curator, and how much. Every key is told in docs/policy.md.
+# Who may ask this curator, and how much. Every key is told in docs/steward/policy.md.
 # The daemon notices a change by itself; `expril curator check` says what it would do.
 
 name = {name}
@@ -53,7 +53,7 @@ release_kinds = ["mass", "signed_error", "error_correct", "class_counts", "label
   "error_sums", "outcome_counts"]
 cells = 10_000
 
-# Sums with other curators, under the noise of one, are off unless this is written; see docs/policy.md.
+# Sums with other curators, under the noise of one, are off unless this is written; see docs/steward/policy.md.
 # [limits.kinds.secure_counts]
 # members = ["64 hexadecimal digits", "..."]  # every curator's public key, this one's among them
 # least_colluders = 1
@@ -66,7 +66,7 @@ cells = 10_000
 """
 
 SCHEMA_TEMPLATE = """\
-# What is public about the records. Every key is told in docs/policy.md.
+# What is public about the records. Every key is told in docs/steward/policy.md.
 # expril schema draft begins one, in another file, from the names of columns and a data dictionary.
 # Write it from knowledge - code book, devices, what a living patient can have - and never from the records.
 # Remove the leading "# " of what you keep. As it stands, the curator does not start.
@@ -109,7 +109,7 @@ SCHEMA_TEMPLATE = """\
 """
 
 DAEMON_TEMPLATE = """\
-# How this curator is reached. Every key is told in docs/daemon.md.
+# How this curator is reached. Every key is told in docs/administrator/daemon.md.
 
 superlink = {superlink}      # "host:port" of the SuperLink
 ca = "ca.crt"                # the authority that certifies it; in this folder, from who keeps the SuperLink

@@ -107,8 +107,8 @@ _READING = (
         "Holds",
         (
             "Neither bound nor exact loss is above the claim. That an attack fails is no proof: the proof is in "
-            "docs/privacy-guarantee.md. A gap between “at least” and “claimed” is what the attack could not show, not "
-            "what is spare."
+            "docs/explanation/privacy-guarantee.md. A gap between “at least” and “claimed” is what the attack could "
+            "not show, not what is spare."
         ),
     ),
 )

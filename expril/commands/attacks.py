@@ -233,7 +233,7 @@ def game(
     ] = ERROR_RATE,
     json_: Json = False,
 ) -> None:
-    """Play the distinguishing game on any Python mechanism; docs/game.md shows how to state one.
+    """Play the distinguishing game on any Python mechanism; docs/auditor/game.md shows how to state one.
 
     The module is imported and run, so use it on code that you would run anyway. This folder is searched first.
 
@@ -305,7 +305,7 @@ def _find(where: str) -> "Game":
         raise ConfigurationError(f"{where} fails: {type(error).__name__}: {error}") from error
     if not isinstance(stated, Game):
         raise ConfigurationError(
-            f"{where} returns {type(stated).__name__}; return a Game of expril.audit.attack.game, see docs/game.md"
+            f"{where} returns {type(stated).__name__}; return a Game of expril.audit.attack.game: docs/auditor/game.md"
         )
     return stated
 

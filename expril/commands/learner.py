@@ -76,9 +76,9 @@ def quote(  # noqa: PLR0913, PLR0917 - one argument an option
     ] = None,
     pooling: Annotated[str, typer.Option(help="sum, site or secure. [sum, or the learner's]")] = "",
     colluders: Annotated[
-        int | None, typer.Option(min=1, help="Colluders of a secure sum. [see docs/learner.md]")
+        int | None, typer.Option(min=1, help="Colluders of a secure sum. [see docs/learner/learner.md]")
     ] = None,
-    dropouts: Annotated[int | None, typer.Option(min=0, help="Dropouts of a secure sum. [see docs/learner.md]")] = None,
+    dropouts: Annotated[int | None, typer.Option(min=0, help="Dropouts of a secure sum. [see --colluders]")] = None,
     strategy: Annotated[str, typer.Option(help="A strategy. [cells, or the learner's]")] = "",
     option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, as name=value; repeatable.")] = None,
     prevalence: Annotated[

@@ -52,7 +52,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         str, typer.Option(help="Every learner's epsilon, instead of its own; several, as 0.1,0.3,1, make a curve.")
     ] = "",
     leave_one_out: Annotated[
-        bool, typer.Option("--leave-one-out", help="Also learn, for each site, from all other sites (docs/joining.md).")
+        bool,
+        typer.Option(
+            "--leave-one-out", help="Also learn, for each site, from all other sites (docs/learner/joining.md)."
+        ),
     ] = False,
     models: Annotated[KeptModels, typer.Option(help="Repeats whose models are kept.")] = KeptModels.first,
     fresh: Annotated[
@@ -63,7 +66,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ] = None,
     carrier: Annotated[
         CarrierName | None,
-        typer.Option(help="How envelopes travel (docs/carriers.md). [process, or that of the run's folder]"),
+        typer.Option(
+            help="How envelopes travel (docs/implementer/carriers.md). [process, or that of the run's folder]"
+        ),
     ] = None,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,
@@ -73,7 +78,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     Finished repeats survive an interrupt, a full disk and a kill; the same command goes on after them. A run's folder
     is a scenario, too, and can be run again.
 
-    Exit status: 0 finished; 2 nothing could be run, or a learner learned nothing in any repeat (docs/errors.md).
+    Exit status: 0 finished; 2 nothing could be run, or a learner learned nothing in any repeat
+    (docs/reference/errors.md).
     """
     making: list[UnfinishedRun] = []
     with (
@@ -192,7 +198,7 @@ def _scenario_table(scenarios: "Mapping[str, Scenario]") -> "RenderableType":
         Column("what it is", lambda item: " ".join(item[1].description.split()), wraps=True),
     ]
     ordered = sorted(scenarios.items(), key=lambda item: (item[0] != "wdbc", item[0]))
-    note = "print one: expril scenarios NAME; all keys: docs/scenarios.md"
+    note = "print one: expril scenarios NAME; all keys: docs/researcher/scenarios.md"
     return rich_table(Table("", columns, [Group([item]) for item in ordered], note=note))
 
 

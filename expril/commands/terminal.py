@@ -58,7 +58,7 @@ _LOCKED = {
 class Fault(NamedTuple):
     """What went wrong."""
 
-    kind: str  # one word for machines; docs/errors.md lists them
+    kind: str  # one word for machines; docs/reference/errors.md lists them
     text: str  # one sentence for people: what is wrong, where, what to do
 
 

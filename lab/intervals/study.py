@@ -1,4 +1,4 @@
-"""The study: every case in every setting of the design, counted, and held to the bars of docs/intervals.md."""
+"""The study: every case in every setting of the design, counted, and held to the bars of docs/results/intervals.md."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Competitors on the same records and epsilon: private learners that see the records, and models without privacy.
 
 All of them are trained in site on the pooled private records; ours never sees one. What each protects, and with which
-settings, is in docs/peers.md.
+settings, is in docs/results/peers.md.
 """
 
 import time

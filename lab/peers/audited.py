@@ -1,6 +1,6 @@
 """The game on what other projects ship: the claim of each, what draws prove, what its law says, and the verdict.
 
-Their code runs in an environment of its own and answers in arrays; docs/peers-audited.md shows what was found.
+Their code runs in an environment of its own and answers in arrays; docs/results/peers-audited.md shows what was found.
 """
 
 import json
@@ -138,7 +138,7 @@ def _version(claim: PeerClaim) -> str:
 
 
 def page_rows(results: Sequence[Audited]) -> list[str]:
-    """The table of docs/peers-audited.md, in Markdown: a line each."""
+    """The table of docs/results/peers-audited.md, in Markdown: a line each."""
     lines = [
         "| command | library, setting | unit, neighbours, steps | claimed | proven by draws | exact loss | verdict |",
         "|---|---|---|---|---|---|---|",
@@ -175,7 +175,7 @@ def publish(results: Sequence[Audited], docs: Path) -> None:
         raise ConfigurationError(f"{page} has no place for the table; write {START} and {END} there")
     table = "\n".join(page_rows(listed))
     (docs / RESULTS).parent.mkdir(exist_ok=True)
-    written = {"command": "expril-lab peers --publish docs", "games": [asdict(result) for result in listed]}
+    written = {"command": "expril-lab peers --publish docs/results", "games": [asdict(result) for result in listed]}
     replace_text(docs / RESULTS, json.dumps(written, indent=1) + "\n")
     replace_text(page, f"{before}{start}\n\n{table}\n\n{end}{after}")
 

@@ -1,7 +1,7 @@
 """What other projects ship and say about it, each as one game: a setting, two neighbouring inputs, a claim, a verdict.
 
 A claim is quoted from the project's own documents. Where a library computes the epsilon itself, it is asked for it. A
-fault stands here if it is public; docs/peers-audited.md and docs/in-site-learning.md name the place.
+fault stands here if it is public; docs/results/peers-audited.md and docs/results/in-site-learning.md name the place.
 """
 
 import math

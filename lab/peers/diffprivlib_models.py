@@ -1,6 +1,6 @@
 """IBM's diffprivlib, run in the peers' environment: logistic regression, Gaussian naive Bayes, random forest.
 
-Settings were chosen on seeds >= 5000 of seven problems, which no reported figure uses; docs/peers.md has the table.
+Settings were chosen on seeds >= 5000 of seven problems, which no reported figure uses: docs/results/peers.md.
 """
 
 import warnings

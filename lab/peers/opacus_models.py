@@ -2,7 +2,7 @@
 
 Every step of the first two takes all records, which was best on the development seeds and lets `gaussian` account
 exactly. Opacus's own accountants bound the same noise from above, so exact accounting favours the peer. Settings were
-chosen on seeds >= 5000; docs/peers.md has the table.
+chosen on seeds >= 5000; docs/results/peers.md has the table.
 
 DPGAN (Xie et al. 2018) is a Wasserstein GAN whose critic sees records through Opacus alone. Each record is paired with
 a generated point: the gradient of the critic's difference between the two is clipped, summed over the batch, and gets

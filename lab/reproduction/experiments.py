@@ -250,7 +250,7 @@ class Setting:
 
     title: str  # for people, what is changed
     change: Callable[[Setup], Setup]  # a setup -> the changed setup
-    published: Mapping[str, int]  # data set -> runs in docs/reproduction
+    published: Mapping[str, int]  # data set -> runs in docs/results/reproduction
     of_training: bool = False  # it changes h* too
 
     @property
@@ -319,7 +319,7 @@ class Experiment:
 
     measure: Callable[[Laboratory, Setup], dict[str, float]]  # the numbers of one run
     networks: Callable[[Setup], int]  # how many that trains
-    published: Mapping[str, int]  # data set -> runs in docs/reproduction
+    published: Mapping[str, int]  # data set -> runs in docs/results/reproduction
     setting: str = ""  # key of `SETTINGS`; "" for the paper's own
 
     def setups(self, noise_seed: int | None = None) -> dict[str, Setup]:

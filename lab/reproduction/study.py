@@ -225,8 +225,8 @@ def _places(reproduction: Reproduction) -> dict[str, dict[str, Entry]]:
 PRIVACY_READING = (
     "Epsilon bounds what one record’s presence can change: the odds that a record was among the data move by at most "
     "the factor e to the power of epsilon, 2.7 at epsilon 1. The printed mechanism divides noisy errors by the exact, "
-    "private number of records in a bin; docs/reproduction.md says why its claim does not hold, and what the valid "
-    "mechanism does instead."
+    "private number of records in a bin; docs/results/reproduction.md says why its claim does not hold, and what the "
+    "valid mechanism does instead."
 )
 EPSILON_NOTE = (
     "Epsilon of one study with the printed mechanism. “At the records” compares each run’s private records only "

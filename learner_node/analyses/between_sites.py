@@ -4,7 +4,7 @@ Any part gives each site's estimate, its variance, and how much of that variance
 which is known. Heterogeneity is what remains beyond sampling and noise: tau^2 of Paule and Mandel (1982) and its
 Q-profile interval (Viechtbauer 2007). The mean of random effects has Hartung and Knapp's variance (2001). Its interval
 is `few_sites`: that of Hartung and Knapp covers as little as 90 % where four sites are of unlike size, this one 94.8 to
-97.2 % (docs/intervals.md). DerSimonian and Laird's is here to be compared with: 85 to 87 % with four sites.
+97.2 % (docs/results/intervals.md). DerSimonian and Laird's is here to be compared with: 85 to 87 % with four sites.
 """
 
 from collections.abc import Sequence

@@ -11,9 +11,9 @@ come first, then margins, then cells:
    whole numbers that keep the margins of a table of two axes. Of three axes, the margin of the first two and that of
    the third are kept, and other margins are sums of what is shown.
 
-docs/tables.md has the bias that this leaves: totals and margins of many sparse cells have none that matters, and a
-margin that is itself within twice its noise of zero is shown too large by up to .4 deviations, as by any rule that
-shows nothing negative.
+docs/learner/tables.md has the bias that this leaves: totals and margins of many sparse cells have none that matters,
+and a margin that is itself within twice its noise of zero is shown too large by up to .4 deviations, as by any rule
+that shows nothing negative.
 """
 
 import numpy as np

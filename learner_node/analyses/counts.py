@@ -1,4 +1,4 @@
-"""Counts: how many records there are by up to three variables and a filter, with intervals (docs/tables.md)."""
+"""Counts: how many records there are by up to three variables and a filter, with intervals (docs/learner/tables.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

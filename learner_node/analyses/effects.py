@@ -1,6 +1,6 @@
 """Effects: risk difference, risk ratio and odds ratio of an exposure, over strata and sites, with tests.
 
-docs/effects.md describes the intervals and what was measured of them.
+docs/learner/effects.md describes the intervals and what was measured of them.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Table 1 of a paper: who the units are, by group and overall, from one table of counts for each attribute.
 
-The reading is here, `table_one_result` shows it, and docs/tables.md has conventions and limits.
+The reading is here, `table_one_result` shows it, and docs/learner/tables.md has conventions and limits.
 """
 
 from collections.abc import Callable, Sequence

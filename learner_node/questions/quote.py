@@ -50,7 +50,7 @@ _FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
 _SHARES = ((1, 1), (1, 3), (3, 1))
 """Splits of the budget to try for strategies of two rounds."""
 _OUTSIDE = 0.025
-"""Share of the problems beyond each end of a range that is quoted as a 90 % range; see docs/quote.md."""
+"""Share of the problems beyond each end of a range that is quoted as a 90 % range; see docs/learner/quote.md."""
 _LEAST_GAIN = 0.005
 """Smallest gain in mean accuracy for which another plan is suggested."""
 _STUDIES = 60

@@ -43,7 +43,7 @@ SECURE = (
     "not broken."
 )
 OTHERS = "Not counted: what the model says of any such patient."
-"""What no privacy loss bounds (docs/odds.md, what is not in them)."""
+"""What no privacy loss bounds (docs/explanation/odds.md, what is not in them)."""
 _PERSON = re.compile(r"(?i)patient|person|subject|participant|(?:^|[_ .-])(?:mrn|pid)$|^pat[_ .-]?(?:nr|no|id|num)$")
 """Names of columns that hold persons. Any other name, "id" or "exam_id", may stand for less than a person."""
 _WORD = re.compile(r"[a-z]{3,20}")

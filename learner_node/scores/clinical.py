@@ -1,7 +1,7 @@
 """How well class probabilities rank, are calibrated, and decide, in clinical terms.
 
 All scores are computed from labelled records: a simulation's test records, or a user's own. No curator's answer is
-read. docs/clinical.md explains each figure.
+read. docs/learner/clinical.md explains each figure.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 Nothing more is asked: the noisy label counts of the cells are read a second time. The judge is the posterior of the
 cells' label shares (`CellPosterior`), which does not depend on the model that is judged; that model may be any function
-from records to probabilities. docs/uncertainty.md and docs/outcomes.md say what this assumes, how it was chosen and how
-often its intervals hold.
+from records to probabilities. docs/learner/uncertainty.md and docs/learner/outcomes.md say what this assumes, how it
+was chosen and how often its intervals hold.
 
 The counts of a cell do not tell which of its records carry the label. A profile deals the labels by the model's own
 ranking, P(label 1) = Phi(a u + shift of the cell), where u is the probit of the model's probability. The shift follows

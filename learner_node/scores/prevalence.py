@@ -3,7 +3,7 @@
 A label model shrinks to its prior, networks may die, and a sharpened model understates a rare class. The totals of the
 counts are unbiased, with known noise. A model is moved towards them on the probit scale, but no farther than they
 require (`Prevalence.nearest`), since the model has used each cell and knows more than the totals if cells are pure. The
-order of its records stays. docs/risks.md has more.
+order of its records stays. docs/results/risks.md has more.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ of the noisy counts is exact: true counts are Poisson, and the noise has the mec
 integrated out. Since the map is fitted to these answers, they do not validate it.
 
 A study with little information would move good risks by noise. So the map is compared with the identity by a Bayes
-factor, and is off unless the answers favour it; docs/validation.md gives gains and losses of that rule.
+factor, and is off unless the answers favour it; docs/learner/validation.md gives gains and losses of that rule.
 """
 
 from dataclasses import dataclass

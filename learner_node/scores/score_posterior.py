@@ -2,7 +2,7 @@
 
 True counts are Poisson around expected ones, and answers add noise of a known law. The expected counts scatter (Gamma)
 around a trend in the score, so the trend decides if noise dominates, and the counts decide otherwise.
-docs/validation.md says how this model was chosen and how often its intervals cover.
+docs/learner/validation.md says how this model was chosen and how often its intervals cover.
 
 The trend: class 1 has a share logistic(a + b u) of a bin's source records, where u is the bin's place in the score. The
 curve may level off above 0 and below 1 (lapses), since even extreme scores are sometimes wrong. Each class may be more

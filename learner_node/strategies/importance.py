@@ -3,8 +3,8 @@
 Ji and Elkan (2013) publish weights w(x) = exp(b . x) of public records, b from a regularised logistic regression that
 tells private records from public ones, with noise on b. This keeps the form of the weights and their regularisation,
 and moves the noise: curators count both classes in bins of every attribute, and the learner fits b to the counts,
-which are all that an exponential family of such weights takes from the private records. docs/importance-weights.md
-has the reasons, the proof of the cost and what the published mechanism gives.
+which are all that an exponential family of such weights takes from the private records.
+docs/explanation/importance-weights.md has the reasons, the proof of the cost and what the published mechanism gives.
 """
 
 from collections.abc import Sequence

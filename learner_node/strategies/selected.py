@@ -5,7 +5,7 @@ number (`features` of the query kind `statistic`). Each curator chooses for itse
 choose the same attribute, so the union of the choices is nearly all signal.
 
 `selected-cells` does this with fixed shares. Strategy `cells` does it if a source has many attributes and the curators
-allow it (`choice_of`). docs/strategies.md has the gains.
+allow it (`choice_of`). docs/learner/strategies.md has the gains.
 """
 
 import math
@@ -41,7 +41,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 """Quantiles of the source at which a numeric attribute is cut."""
 MANY = 80
 """Number of attributes that vary in the source from which `cells` has them chosen first. At 60 a choice loses more if
-all are informative than it wins if ten are; at 100 it wins more (docs/strategies.md)."""
+all are informative than it wins if ten are; at 100 it wins more (docs/learner/strategies.md)."""
 MOST_CHOSEN = 6
 """Most attributes that each curator chooses by default."""
 CHOICE_SHARE, CLASSES_SHARE = Fraction(1, 2), Fraction(1, 20)

@@ -12,7 +12,8 @@ the plan states that p lies between p_low and p_high (0 and r unless it says so)
     s c / threshold_scale + 2 s c / comparison_scale + c / count_scale
 
 The first two terms are the cost of AboveThreshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm 1).
-The last is the Laplace mechanism's for two counts, since each record is in only one. docs/holdout.md has the proof.
+The last is the Laplace mechanism's for two counts, since each record is in only one. docs/explanation/holdout.md has
+the proof.
 """
 
 from collections.abc import Sequence

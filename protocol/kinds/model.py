@@ -2,7 +2,7 @@
 
 Cost: the planned epsilon. A privacy unit of at most c records moves all released numbers together by at most the number
 of models times the method's sensitivity (L1). The scale of the noise is this product divided by epsilon. The
-sensitivities are in `protocol.kinds.models`, with proofs in docs/in-site-models.md.
+sensitivities are in `protocol.kinds.models`, with proofs in docs/explanation/in-site-models.md.
 """
 
 from fractions import Fraction

@@ -5,7 +5,7 @@ Husain, Cranko and Nock 2019, algorithm 1) whose exponent lies within +-epsilon 
 schema fix, and draws from it by rejection. Any two such densities differ by a factor of at most exp(epsilon) at every
 point. So one draw is epsilon-integrally private (their lemma 4): the bound holds between any two sets of records,
 whether neighbours or not. Draws of one answer are independent given the density, and their losses add up.
-docs/integral-privacy.md has the proofs.
+docs/explanation/integral-privacy.md has the proofs.
 """
 
 import math

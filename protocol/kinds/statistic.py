@@ -1,7 +1,7 @@
 """The `statistic` query: quantiles, estimates by sample and aggregate, and selected features.
 
 Each statistic of a query is made private by itself, and the costs add up (basic composition). The method defines the
-cost of one; docs/statistics.md has the proofs.
+cost of one; docs/explanation/statistics.md has the proofs.
 """
 
 import math

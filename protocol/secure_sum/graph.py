@@ -2,7 +2,7 @@
 
 Up to 100 participants the graph is complete. Above, each pair is joined with probability p, by a stream keyed with the
 round's digest, so nobody chooses neighbours. `settled` computes p and the bound on colluding neighbours;
-docs/secure-sums-graph.md proves what they guarantee.
+docs/explanation/secure-sums-graph.md proves what they guarantee.
 """
 
 from collections.abc import Collection
@@ -117,7 +117,7 @@ def graph_of(seed: bytes, size: int, colluders: int, dropouts: int) -> Graph:
 def settled(size: int, colluders: int, dropouts: int) -> Settled:
     """The sparsest graph that protects, or the complete one.
 
-    Mean degrees are tried in steps of four. The first is taken with which (docs/secure-sums-graph.md)
+    Mean degrees are tried in steps of four. The first is taken with which (docs/explanation/secure-sums-graph.md)
 
     1. an honest participant has more than `local_colluders` colluding neighbours with probability at most 2^-105,
     2. honest survivors fall apart with probability at most 2^-105, each of whom keeps its threshold of holders,

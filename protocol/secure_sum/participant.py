@@ -8,7 +8,7 @@
 
 A learner and a relay may lie. If they do, a `check_` function raises RemoteProtocolError(BAD_QUERY); it depends on
 messages and state alone. The caller keeps the state secret, stores it before the answer leaves, and never repeats a
-step with other arguments. Why this is enough: docs/secure-sums.md.
+step with other arguments. Why this is enough: docs/explanation/secure-sums.md.
 """
 
 from collections.abc import Collection, Sequence

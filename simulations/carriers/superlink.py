@@ -1,7 +1,7 @@
 """A SuperLink on loopback with TLS and node authentication, and a deployment of curators' daemons at it.
 
-A site of a real federation runs `flower-superlink` by itself, as docs/daemon.md says. Everything here lies in one
-folder: the certificates, the secret under which learners fetch their runs, Flower's own files and the log.
+A site of a real federation runs `flower-superlink` by itself, as docs/administrator/daemon.md says. Everything here
+lies in one folder: the certificates, the secret under which learners fetch their runs, Flower's own files and the log.
 """
 
 import datetime as dt

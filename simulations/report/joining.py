@@ -279,7 +279,7 @@ def joining_table(report: RunReport) -> Table[Row] | None:
         [
             *(summaries if len(summaries) == 1 else ()),
             f"own: {words.best} learnt and tuned on the hospital's own records, without privacy",
-            "difference: federation less own, with a 95 % interval (docs/joining.md)",
+            "difference: federation less own, with a 95 % interval (docs/learner/joining.md)",
         ]
     )
     table = Table(f"does joining pay? {report.lead} on each hospital's own test patients", columns, groups, note=note)

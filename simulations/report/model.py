@@ -3,7 +3,7 @@
 Every type is frozen, checks itself when it is made, and survives JSON without loss. Budgets are text, because they
 are exact rationals ("1", "0.25", "1/3"); accuracies are shares between 0 and 1, R^2 is at most 1.
 Scores are means over repeats, each computed on the test records of that repeat; a standard error is over repeats, None
-where there is one. docs/clinical.md says what each clinical figure means.
+where there is one. docs/learner/clinical.md says what each clinical figure means.
 """
 
 import math
@@ -389,8 +389,8 @@ class ScoreInterval(Checked, frozen=True, kw_only=True):
 class Joining(Checked, frozen=True, kw_only=True):
     """Whether joining pays for one hospital: scores on its own test records, in the report's leading measure.
 
-    Scores are means over repeats; a difference is paired, of two models on the same records. docs/joining.md says what
-    the intervals cover. None stands for a score that no repeat has, `reason` says why.
+    Scores are means over repeats; a difference is paired, of two models on the same records. docs/learner/joining.md
+    says what the intervals cover. None stands for a score that no repeat has, `reason` says why.
     """
 
     curator: str  # whose test records they are

@@ -475,7 +475,7 @@ def test_a_sum_that_loses_what_it_should_not_fails_the_audit():
 
 @pytest.mark.slow
 def test_the_guarantee_prints_the_table_that_the_audit_computes():
-    text = (Path(__file__).parents[2] / "docs" / "privacy-guarantee.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "privacy-guarantee.md").read_text(encoding="utf-8")
     lines = (line.strip() for line in text.splitlines())
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| \d+ \|", line)]
     printed = {int(row[0]): [float(cell) for cell in row[1:]] for row in cells if int(row[0]) in (3, 5, 10, 50)}

@@ -375,7 +375,7 @@ def test_the_bench_s_calls_and_their_shares():
 
 
 def test_every_attack_is_told_in_the_documentation():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "study-attacks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "auditor" / "study-attacks.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in ATTACKS)
 
 

@@ -496,7 +496,7 @@ def test_the_first_page_says_what_both_cost_and_that_it_binds_nobody():
 
 
 def test_every_key_for_programs_is_told_and_no_other():
-    page = (Path(__file__).parents[2] / "docs" / "enrolment.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "steward" / "enrolment.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", page, re.MULTILINE)
     _, machine = Ward().page_of(b"1", announcing("a score", Fraction(1, 4)))
     assert [name for row in rows for name in re.findall(r"\w+", row)] == list(machine)

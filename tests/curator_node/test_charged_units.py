@@ -1,4 +1,4 @@
-"""The theorem of docs/privacy-guarantee.md, by enumeration: losses by charged unit, also where it forks."""
+"""The theorem of docs/explanation/privacy-guarantee.md, by enumeration: losses by charged unit, also where it forks."""
 
 import itertools
 import math

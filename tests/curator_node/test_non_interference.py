@@ -2,7 +2,7 @@
 
 The noise source is the test's own: it returns numbers that it chose without looking at what it was given. Then the same
 requests against any two sets of records must bring the same bytes, the same ledger, the same remembered refusals and
-the same log lines. Nothing else of the proof in `docs/privacy-guarantee.md` needs the word "records".
+the same log lines. Nothing else of the proof in `docs/explanation/privacy-guarantee.md` needs the word "records".
 """
 
 import hashlib

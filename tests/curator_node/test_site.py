@@ -200,8 +200,8 @@ def test_no_site_is_made_of_a_wrong_text(tmp_path, wrong):
 @pytest.mark.parametrize(
     ("name", "what", "remedy"),
     [
-        (POLICY, "no policy file", "docs/policy.md"),
-        (SCHEMA, "no schema file", "docs/policy.md"),
+        (POLICY, "no policy file", "docs/steward/policy.md"),
+        (SCHEMA, "no schema file", "docs/steward/policy.md"),
         (KEY, "no key file", "expril keys"),
         (LEDGER, "no ledger", "expril ledger create"),
         (RECORDS, "no records", "records.csv or records.parquet"),

@@ -37,7 +37,7 @@ def loaded_by(*names):
 
 def test_every_name_is_where_it_says_and_documented():
     assert expril.__all__ == list(expril.NAMES)
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "researcher" / "python.md").read_text(encoding="utf-8")
     assert set(expril.NAMES) <= set(re.findall(r"`(\w+)", page))
     for name, place in expril.NAMES.items():
         assert getattr(expril, name) is resolve_name(place)
@@ -46,8 +46,9 @@ def test_every_name_is_where_it_says_and_documented():
         _ = expril.lode
 
 
+PAGES = ("auditor/game", "steward/omop", "steward/site", "researcher/python", "researcher/runs")
 USERS = [*(ROOT / "docs" / "tour").glob("*.md"), *(ROOT / "docs" / "tour").glob("*.py")]
-USERS += [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("game", "omop", "python", "runs", "site"))]
+USERS += [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES)]
 
 
 @pytest.mark.parametrize("page", USERS, ids=lambda page: page.name)

@@ -20,7 +20,7 @@ from simulations.datasets.dataset import SCHEMAS
 from simulations.datasets.files import DATA_DIRECTORY_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "steward" / "schema.md").read_text(encoding="utf-8")
 HEADER = (
     ",age,death,sex,hospdead,slos,d.time,dzgroup,dzclass,num.co,edu,income,scoma,charges,totcst,totmcst,avtisst,race,sps,"
     "aps,surv2m,surv6m,hday,diabetes,dementia,ca,prg2m,prg6m,dnr,dnrday,meanbp,wblc,hrt,resp,temp,pafi,alb,bili,crea,sod,"

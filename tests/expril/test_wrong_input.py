@@ -576,7 +576,7 @@ def all_errors(kind):
 
 
 def test_every_kind_of_error_is_in_the_document():
-    page = (ROOT / "docs" / "errors.md").read_text()
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     kinds = {error.kind for error in all_errors(ExprilError)} | OF_THE_COMMAND
     assert all(f"| `{kind}` |" in page for kind in kinds)
 

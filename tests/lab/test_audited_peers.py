@@ -29,7 +29,7 @@ from lab.peers.preparation import gaussian_delta, gaussian_epsilon
 from lab.peers.task import Release
 from protocol.errors import ConfigurationError
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "results"
 SHOWN = [name for name, claim in CLAIMS.items() if claim.page == PAGE]
 
 

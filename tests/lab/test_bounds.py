@@ -50,7 +50,7 @@ from page_outline import Outline
 from simulations.campaign.store import Task
 
 DOCS = Path(__file__).parents[2] / "docs"
-RESULTS = DOCS / "learning" / "bounds"
+RESULTS = DOCS / "results" / "learning" / "bounds"
 FALSE_ALARM_DEVIATIONS = 6.2  # two-sided 1e-9 of a normal law, rounded up
 
 
@@ -371,8 +371,8 @@ def test_docs_bounds_tells_what_the_runs_say(published):
 
 
 def test_docs_bounds_tells_what_the_comparison_says():
-    printed = " ".join((DOCS / "bounds.md").read_text(encoding="utf-8").split())
-    compared = comparison_of(COMPARISON.cells(DOCS / "learning"))
+    printed = " ".join((DOCS / "results" / "bounds.md").read_text(encoding="utf-8").split())
+    compared = comparison_of(COMPARISON.cells(DOCS / "results" / "learning"))
 
     def mean(dataset, strategy, epsilon="inf"):
         return compared.find(dataset, strategy, epsilon).mean

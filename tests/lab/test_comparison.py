@@ -655,7 +655,7 @@ def test_a_full_disk_is_one_sentence_and_what_was_computed_is_kept(number, monke
 
 # --- what is published ------------------------------------------------------------------------------------
 
-LEARNING = ROOT / "docs" / "learning"
+LEARNING = ROOT / "docs" / "results" / "learning"
 
 
 def test_a_published_file_of_cells_goes_on():

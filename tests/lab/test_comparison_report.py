@@ -326,7 +326,7 @@ def test_parts_that_are_missing_are_left_out(results, keep):
 # --- what is told of the published runs -------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[2]
-LEARNING = ROOT / "docs" / "learning"
+LEARNING = ROOT / "docs" / "results" / "learning"
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +335,7 @@ def published():
 
 
 def test_docs_strategies_tells_what_the_published_runs_say(published):
-    printed = " ".join((ROOT / "docs" / "strategies.md").read_text(encoding="utf-8").split())
+    printed = " ".join((ROOT / "docs" / "learner" / "strategies.md").read_text(encoding="utf-8").split())
     lines = leaders(published)
     means = [f"{line.default.mean:.1f}" for line in lines]
     peers = [f"{line.peer.mean:.1f} (`{line.peer.strategy.name}`)" for line in lines]

@@ -398,9 +398,9 @@ def test_nothing_is_a_document_too():
 
 
 def test_the_docs_tell_the_published_numbers():
-    folder = DOCS / "reproduction" / "holdout"
+    folder = DOCS / "results" / "reproduction" / "holdout"
     results = STUDY.read_findings(folder)
-    text = " ".join((DOCS / "holdout.md").read_text(encoding="utf-8").split())
+    text = " ".join((DOCS / "explanation" / "holdout.md").read_text(encoding="utf-8").split())
     main = {(shown.procedure, shown.epsilon): shown for shown in results.main}
     free = {name: main[name, "inf"] for name in (NAIVE, THRESHOLDOUT, LARGE, SOURCE)}
     verdicts = [claim.verdict for claim in results.claims]
@@ -498,4 +498,4 @@ def test_all_runs_are_wanted_once_and_those_of_the_docs_are_all():
     assert EACH_CANDIDATE not in {task.maker for task in below_one}
 
     complete = tasks(Order(STUDY.full, STUDY.seed, Path(), "typed"))
-    assert {run.key for run in STUDY.cells(DOCS / "reproduction" / "holdout")["runs"]} == set(complete)
+    assert {run.key for run in STUDY.cells(DOCS / "results" / "reproduction" / "holdout")["runs"]} == set(complete)

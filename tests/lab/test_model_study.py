@@ -145,17 +145,17 @@ def test_the_command_writes_its_files_and_goes_on(tmp_path):
 
 @pytest.fixture(scope="module")
 def kept():
-    return msgspec.json.decode((DOCS / "in-site" / "study" / FINDINGS).read_bytes(), type=Findings)
+    return msgspec.json.decode((DOCS / "results" / "in-site" / "study" / FINDINGS).read_bytes(), type=Findings)
 
 
 def test_the_kept_files_are_written_from_what_was_found(kept):
-    folder, shown = DOCS / "in-site" / "study", document(kept)
+    folder, shown = DOCS / "results" / "in-site" / "study", document(kept)
     assert as_markdown(shown) == (folder / MARKDOWN).read_text(encoding="utf-8")
     assert csv_table(shown.files["scores.csv"]) == (folder / "scores.csv").read_text(encoding="utf-8")
 
 
 def test_the_prose_has_the_kept_numbers(kept):
-    prose = " ".join((DOCS / "in-site-learning.md").read_text(encoding="utf-8").split())
+    prose = " ".join((DOCS / "results" / "in-site-learning.md").read_text(encoding="utf-8").split())
     text = []
     for problem, best in (("CTG-A", "site-svm"), ("heart", "site-naive-bayes"), ("wdbc", "site-svm")):
         points = [point for point in kept.points if (point.problem, point.epsilon) == (problem, "1")]

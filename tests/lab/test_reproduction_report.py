@@ -269,9 +269,9 @@ test_counts_are_what_an_independent_count_finds_at_length = at_length(
 
 
 def test_the_prose_has_the_numbers_of_the_published_cells():
-    """What docs/reproduction.md says, from docs/reproduction/cells."""
-    found = STUDY.read_findings(DOCS / "reproduction")
-    prose = " ".join((DOCS / "reproduction.md").read_text(encoding="utf-8").replace("\\*", "*").split())
+    """What docs/results/reproduction.md says, from docs/results/reproduction/cells."""
+    found = STUDY.read_findings(DOCS / "results" / "reproduction")
+    prose = " ".join((DOCS / "results" / "reproduction.md").read_text(encoding="utf-8").replace("\\*", "*").split())
     ours, references = table_counts(found)
     within, above, below = (ours.sides.count(side) for side in ("within", "above", "below"))
     by_chance = math.erfc(2 / math.sqrt(2)) * len(ours.sides)

@@ -48,7 +48,7 @@ from protocol.errors import ConfigurationError
 
 SVG = "{http://www.w3.org/2000/svg}"
 DOCS = Path(__file__).parents[2] / "docs"
-PUBLISHED = DOCS / "reproduction" / "mbde"
+PUBLISHED = DOCS / "results" / "reproduction" / "mbde"
 DOMAINS = ["ring", "wide-ring", "mixture", "random-2d", "random-1d-1", "random-1d-10"]
 
 # --- targets ------------------------------------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_checks_are_added_up():
 
 def test_the_docs_tell_the_published_numbers():
     results = STUDY.read_findings(PUBLISHED)
-    text = " ".join((DOCS / "integral-privacy.md").read_text(encoding="utf-8").split())
+    text = " ".join((DOCS / "explanation" / "integral-privacy.md").read_text(encoding="utf-8").split())
     verdicts = [claim.verdict for claim in claims_of(results)]
     total = Check.total(results.checks)
     assert (len(verdicts), verdicts.count("holds")) == (10, 2)

@@ -93,7 +93,7 @@ def test_bias_and_coverage_are_those_of_the_runs_and_marked_where_they_miss():
     outcome = estimates.STUDY.findings({"runs": runs}, None)
     assert [(row.names[2], row.runs) for row in outcome.rows] == [("all", 22), ("A", 2), ("heart", 20)]
     coverage, means = estimates.STUDY.document(outcome).sections[0].blocks[1:]
-    page = (Path(__file__).resolve().parents[2] / "docs" / "uncertainty.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "learner" / "uncertainty.md").read_text(encoding="utf-8")
     head, _, *rows = table(coverage).splitlines()
     assert head in page
     assert rows[1] == "| 0.3 | A | +1.0 ± 0.0 | 10.0 | 1.00 | +0.0 ± 0.0 | 10.0 | 1.00 |"
@@ -144,10 +144,10 @@ def test_published_weights_see_a_shift_where_the_noise_is_small():
 
 
 def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
-    copy(DOCS / "importance" / "runs.jsonl", tmp_path)
+    copy(DOCS / "results" / "importance" / "runs.jsonl", tmp_path)
     document = importance.STUDY.write(tmp_path)
-    assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "importance" / FINDINGS).read_bytes()
-    page = (DOCS / "importance-weights.md").read_text(encoding="utf-8")
+    assert (tmp_path / FINDINGS).read_bytes() == (DOCS / "results" / "importance" / FINDINGS).read_bytes()
+    page = (DOCS / "explanation" / "importance-weights.md").read_text(encoding="utf-8")
     shown = [table(item) for section in document.sections for item in tables(section.present)]
     assert len(shown) == 3
     assert all(item in page for item in shown)
@@ -155,9 +155,9 @@ def test_the_page_and_the_file_of_results_are_those_of_the_kept_cells(tmp_path):
 
 def test_the_kept_cells_are_all_that_is_published(tmp_path):
     order = Order(importance.STUDY.size(full=True), importance.STUDY.seed, tmp_path, "typed here")
-    kept = {cell.key for cell in importance.STUDY.cells(DOCS / "importance")["runs"]}
+    kept = {cell.key for cell in importance.STUDY.cells(DOCS / "results" / "importance")["runs"]}
     assert kept == set(tasks(order))
-    results = json.loads((DOCS / "importance" / FINDINGS).read_text(encoding="utf-8"))
+    results = json.loads((DOCS / "results" / "importance" / FINDINGS).read_text(encoding="utf-8"))
     assert {name: len(runs) for name, runs in results["runs"].items()} == RUNS
 
 
@@ -306,7 +306,7 @@ PUBLISHED = {
 )
 def test_published_files_are_what_their_cells_say(name, tmp_path):
     """A folder of docs, written anew from its cells alone; drawings, and most pages, may have another style."""
-    folder, copied = DOCS / PUBLISHED[name], tmp_path / name
+    folder, copied = DOCS / "results" / PUBLISHED[name], tmp_path / name
     copytree(folder, copied, ignore=ignore_patterns("*.csv", "*.md", "results.json", "*.html", "*.svg"))
     load_study(name).write(copied)
     assert {path.name for path in copied.glob("*.*")} == {path.name for path in folder.glob("*.*")}
@@ -370,11 +370,11 @@ def test_runs_are_averaged_by_their_names_in_the_order_that_is_asked():
 
 
 def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
-    copy(DOCS / "risks" / "runs.jsonl", tmp_path)
+    copy(DOCS / "results" / "risks" / "runs.jsonl", tmp_path)
     document = risks.STUDY.write(tmp_path)
     settings, bars, pairs = (table(item) for section in document.sections for item in tables(section.present))
-    text = " ".join(page("risks.md").split())
-    assert settings in page("risks.md")
+    text = " ".join(page("results/risks.md").split())
+    assert settings in page("results/risks.md")
     met = {name: (int(many), int(of)) for name, many, of in (row[2:-2].split(" | ") for row in bars.splitlines()[2:])}
     unbiased, covering, right = met.values()
     assert f"{unbiased[0]} of {unbiased[1]} classes and settings are unbiased" in text
@@ -388,7 +388,7 @@ def test_the_page_of_risks_holds_what_its_runs_say(tmp_path):
 
 def test_finished_runs_of_risks_go_on(tmp_path):
     """Nothing is missing of one repeat, so nothing is computed, and the file is left as it is."""
-    copy(DOCS / "risks" / "runs.jsonl", tmp_path)
+    copy(DOCS / "results" / "risks" / "runs.jsonl", tmp_path)
     before = (tmp_path / "runs.jsonl").read_bytes()
     risks.STUDY.run(order(risks.STUDY, tmp_path, full=True, repeats=1, only=["makers=all"]))
     assert (tmp_path / "runs.jsonl").read_bytes() == before
@@ -454,7 +454,7 @@ def held(dataset, part, epsilon, seed, share):
 def test_shares_of_validations_are_over_all_intervals():
     cells = [held("plain", "pooled", "0.1", seed, share) for seed, share in enumerate((0.5, 1.0))]
     complete, apart = shown(validations.STUDY, runs=[*cells, held("wdbc", "pooled", "1", 0, 1.0)])
-    assert complete[0] in page("validation.md")
+    assert complete[0] in page("learner/validation.md")
     numbers = " | ".join(["0.75"] * 7)
     assert complete[2] == f"| pooled | 0.1 | all | 9 | 0.80 | -0.050 | 0.30 | {numbers} |"
     assert [row.split(" | ")[2] for row in apart[2:]] == ["plain", "wdbc"]
@@ -483,7 +483,7 @@ def test_differences_of_perspectives_are_paired():
     ((head, _, *rows),) = shown(perspectives.STUDY, runs=[*cells, single])
     assert head == "| epsilon 1/10 | A | seconds |"
     assert rows == ["| cells | 85.0 | 2.0 |", "| informative | +2.0 ± 1.0 | 2.0 |"]
-    assert "| epsilon 1/10 | A | B | C | D | E | CTG-A | CTG-B | seconds |" in page("strategies.md")
+    assert "| epsilon 1/10 | A | B | C | D | E | CTG-A | CTG-B | seconds |" in page("learner/strategies.md")
 
 
 @pytest.mark.slow
@@ -549,7 +549,7 @@ def test_ranges_are_held_against_what_came_true():
         "| prevalence and best AUC | accuracy | 0.3 | 0.50 | 0.10 | 0.50 | 0.10 |",
         "| prevalence and best AUC | AUC | 0.3 | 1.00 | 0.50 | 1.00 | 0.50 |",
     ]
-    assert data[0] in page("quote.md")
+    assert data[0] in page("learner/quote.md")
     assert data[2] == "| heart | 0.3 | 0.60-0.90 | 0.750 | 0.50-1.00 | 0.900 | 0.60-0.70 | 0.50-1.00 |"
     assert len(data) == 4
 

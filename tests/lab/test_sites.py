@@ -331,7 +331,7 @@ def test_what_is_asked_at_most_thrice_does_not_grow_with_repeats():
 def kept(tmp_path_factory):
     """A copy of the kept results, written anew by the command."""
     folder = tmp_path_factory.mktemp("kept") / "sites"
-    shutil.copytree(DOCS / "sites", folder)
+    shutil.copytree(DOCS / "results" / "sites", folder)
     for name in (MARKDOWN, PAGE, "accuracy.csv", "noise.csv", "dropouts.csv"):
         (folder / name).unlink()
     done = CliRunner().invoke(app, ["study", "sites", "--out", str(folder.parent), "--rewrite"])
@@ -350,7 +350,7 @@ def test_the_command_rewrites_the_kept_files_and_prints_their_tables(kept):
 
 def test_the_prose_has_the_kept_numbers(kept):
     folder, _ = kept
-    prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
+    prose = " ".join((DOCS / "results" / "sites.md").read_text(encoding="utf-8").split())
     results = findings(STUDY.cells(folder))
     at = {(point.problem, point.epsilon, point.sites): point for point in results.points}
 
@@ -384,7 +384,7 @@ def test_the_prose_has_the_kept_numbers(kept):
 
 def test_the_prose_has_the_kept_noise_bytes_and_failures(kept):
     folder, _ = kept
-    prose = " ".join((DOCS / "sites.md").read_text(encoding="utf-8").split())
+    prose = " ".join((DOCS / "results" / "sites.md").read_text(encoding="utf-8").split())
     results = findings(STUDY.cells(folder))
     ratios = [row.measured / row.bound for row in results.opened]
     assert f"the measured variance is {min(ratios):.2f} to {max(ratios):.2f} times n/h, within its interval" in prose

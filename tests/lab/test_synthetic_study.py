@@ -325,11 +325,11 @@ def test_the_command_says_what_it_wrote_and_what_it_does_not_know(tmp_path):
 
 
 def test_docs_synthetic_tells_the_published_numbers():
-    results = findings(STUDY.cells(DOCS / "learning" / "synthetic"))
+    results = findings(STUDY.cells(DOCS / "results" / "learning" / "synthetic"))
     means = {(r.dataset, r.generator, r.epsilon): r.mean for r in results.rows if r.measure == "accuracy-boosting"}
     marginals = {(r.dataset, r.generator, r.epsilon): r.mean for r in results.rows if r.measure == "marginal-tv"}
     datasets = list(dict.fromkeys(dataset for dataset, *_ in means))
-    printed = (DOCS / "synthetic.md").read_text(encoding="utf-8")
+    printed = (DOCS / "learner" / "synthetic.md").read_text(encoding="utf-8")
     for name, maker in (("ours", OURS), ("AIM", "aim"), ("MST", "mst")):
         cells = (f"{means[item, maker, '1']:.1f} / {means[item, maker, '0.1']:.1f}" for item in datasets)
         assert f"| {name} | {' | '.join(cells)} |" in printed

@@ -175,7 +175,7 @@ def kinds(plan):
 @pytest.mark.parametrize("count", [2, 13, 21, 25, 27, 30, 60, MANY - 1])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(3)])
 def test_few_attributes_leave_the_plan_and_the_question_as_they_were(count, epsilon):
-    """Of the ten data sets of docs/learning the widest has 30, readmission 25, SUPPORT2 27."""
+    """Of the ten data sets of docs/results/learning the widest has 30, readmission 25, SUPPORT2 27."""
     asked = problem(count, epsilon=epsilon, target_size=100_000)
     default, none = make_strategy("cells", {}), make_strategy("cells", {"chosen": 0})
     assert kinds(default.plan(asked)) == ["counts"]

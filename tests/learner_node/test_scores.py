@@ -597,7 +597,7 @@ def test_where_it_is_off_risks_stay_to_the_last_bit():
 
 @pytest.mark.slow
 def test_right_risks_are_left_alone_and_wrong_ones_are_mended():
-    """A right model's factor is above 1 in one of five at most (docs/validation.md); false alarm 1e-9."""
+    """A right model's factor is above 1 in one of five at most (docs/learner/validation.md); false alarm 1e-9."""
     rng = np.random.default_rng(2)
     right = [recalibrated(answers(rng, 0.0, 1.0, 3000, 4, 3), 4.0, 3).on for _ in range(20)]
     wrong = [recalibrated(answers(rng, -1.0, 1.0, 3000, 4, 3), 4.0, 3).on for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Coverage of shares over noise, sizes and clustering, and the bias of what is shown, as docs/tables.md says."""
+"""Coverage of shares over noise, sizes and clustering, and the bias of what is shown: docs/learner/tables.md."""
 
 from itertools import product
 

@@ -455,7 +455,7 @@ def test_a_tail_falls(scale, shape, value):
 
 
 def test_a_sum_of_a_thousand_sites_wraps_with_a_chance_below_2_to_the_minus_64():
-    """docs/noise-shares.md: counts of all sites together stay below 2^62, and the noise of all below 2^61."""
+    """docs/explanation/noise-shares.md: all sites' counts together stay below 2^62, and the noise of all below 2^61."""
     assert LaplaceShares(Fraction(2**32), Fraction(1000)).tail(2**61) < 2.0**-64
     assert 1000 * 2**40 * 2**12 < 2**62
     assert 2**62 + 2**61 < 2**63

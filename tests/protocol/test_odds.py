@@ -422,7 +422,7 @@ def choice_of_one(score, others, n):
 
 
 def told_smoothly(values, points, scale, beta):
-    """Chances of each point of a grid for the median, from the definition: of docs/statistics.md, one unit a record."""
+    """Chances of each point of a grid for the median, of docs/explanation/statistics.md, one unit a record."""
     held = sorted(values)
     n = len(held)
 

@@ -53,7 +53,7 @@ def is_missing_text(text):
 
 
 def number_of(text, attribute):
-    """What a text of a numeric column becomes, by the words of docs/policy.md."""
+    """What a text of a numeric column becomes, by the words of docs/steward/policy.md."""
     sentinels = attribute.missing or ()
     if is_missing_text(text) or text.strip() in [item for item in sentinels if isinstance(item, str)]:
         return math.nan

@@ -21,7 +21,7 @@ from protocol.secure_sum import shamir
 from protocol.secure_sum.graph import COMPLETE_UP_TO, FAILURE_BITS, WORD, Graph, graph_of, settled
 from protocol.secure_sum.shamir import SECRET, SHARE, Combiner, P, recover, split
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "secure-sums-graph.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "secure-sums-graph.md"
 UNIT = Fraction(1, 2**256)
 SPARSE = [(101, 1, 1), (150, 7, 0), (200, 2, 2), (300, 30, 30), (1000, 10, 10), (1000, 100, 0)]
 
@@ -253,7 +253,7 @@ def test_a_seed_is_a_digest():
 
 
 def table_of_the_page():
-    """Rows of the table in docs/secure-sums-graph.md."""
+    """Rows of the table in docs/explanation/secure-sums-graph.md."""
     for size in (101, 200, 500, 1000):
         for percent in (1, 10, 20):
             few = size * percent // 100

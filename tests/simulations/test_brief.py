@@ -582,7 +582,7 @@ def test_a_small_epsilon_is_not_said_to_give_nothing():
 
 
 def test_what_a_model_says_of_everybody_alike_is_said_not_to_be_bounded():
-    """docs/odds.md, what is not in them: a model may make anybody sure of a patient who gave nothing."""
+    """docs/explanation/odds.md, what is not in them: a model may make anybody sure of a patient who gave nothing."""
     assert "Not counted: what the model says of any such patient." in answers(report())[AWAY]
     assert "Not counted: what the model says of any such patient." in at_epsilons()[AWAY]
 

@@ -208,7 +208,8 @@ def runs(most, repeats):
 def test_intervals_hold_on_readmissions(most):
     """95 % intervals of accuracy and AUC: ones that hold so often fail with a chance of 1e-9.
 
-    Ones that hold in four of ten are found with a probability of 0.998. What was found is in docs/uncertainty.md.
+    Ones that hold in four of ten are found with a probability of 0.998. What was found is in
+    docs/learner/uncertainty.md.
     """
     held = np.sum(list(runs(most, REPEATS)), axis=0)
     assert min(held) >= binom.ppf(1e-9, REPEATS, 0.95), held

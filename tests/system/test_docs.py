@@ -58,11 +58,11 @@ from simulations.scenario import (
 )
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-SCENARIOS = (DOCS / "scenarios.md").read_text(encoding="utf-8")
-ASKED = (DOCS / "strategies.md").read_text(encoding="utf-8")
-POLICY = (DOCS / "policy.md").read_text(encoding="utf-8")
-DAEMON = (DOCS / "daemon.md").read_text(encoding="utf-8")
-LEARNER = (DOCS / "learner.md").read_text(encoding="utf-8")
+SCENARIOS = (DOCS / "researcher" / "scenarios.md").read_text(encoding="utf-8")
+ASKED = (DOCS / "learner" / "strategies.md").read_text(encoding="utf-8")
+POLICY = (DOCS / "steward" / "policy.md").read_text(encoding="utf-8")
+DAEMON = (DOCS / "administrator" / "daemon.md").read_text(encoding="utf-8")
+LEARNER = (DOCS / "learner" / "learner.md").read_text(encoding="utf-8")
 REQUIRED, NESTED = "required", "its defaults"
 
 STRUCTS = [
@@ -182,7 +182,7 @@ def test_every_word_that_a_key_may_hold_is_in_its_row():
 
 
 def test_every_kind_of_partition_has_a_row_and_a_section():
-    page = (DOCS / "partitions.md").read_text(encoding="utf-8")
+    page = (DOCS / "learner" / "partitions.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == PARTITION_KINDS.keys()
     for kind in PARTITION_KINDS:
         assert len(section(page, f"`{kind}`").strip()) > 200
@@ -211,14 +211,14 @@ METHODS_OF = {"model": MODEL_METHODS, "statistic": STATISTIC_METHODS}
 
 def test_every_kind_and_every_method_has_a_contract_on_its_page():
     """The theorem names each kind; its page says by which law it answers, what it keeps and charges, and of forks."""
-    page = (DOCS / "privacy-guarantee.md").read_text(encoding="utf-8")
+    page = (DOCS / "explanation" / "privacy-guarantee.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section(page, "The contract"), re.MULTILINE)
     assert sorted(name for name, _ in lines) == sorted(QUERY_KINDS)
     for name, cells in lines:
         kind = QUERY_KINDS[name]
         *_, keeps, link = (cell.strip() for cell in cells.split("|"))
         target = re.fullmatch(r"\[[\w ]+\]\(([\w-]+\.md)#contract\)", link)[1]
-        contract = section((DOCS / target).read_text(encoding="utf-8"), "Contract")
+        contract = section((DOCS / "explanation" / target).read_text(encoding="utf-8"), "Contract")
         assert f"`{name}`" in contract
         assert (keeps == "nothing") == (kind.state_bytes == 0)
         assert re.findall(r"^\* \*\*(\w+)\.\*\*", contract, re.MULTILINE) == CLAUSES
@@ -251,7 +251,7 @@ def test_every_example_of_a_scenario_loads(block):
 
 
 def test_the_files_of_the_new_tables_load():
-    schema, scenario = blocks((DOCS / "new-tables.md").read_text(encoding="utf-8"))
+    schema, scenario = blocks((DOCS / "results" / "new-tables.md").read_text(encoding="utf-8"))
     assert len(read_schema_file(schema, where="schema").attributes) == 19
     told = convert(tomllib.loads(scenario), Scenario, where="scenario")
     spent = sum(parse_rational(learner.epsilon) + parse_rational(learner.validate) for learner in told.learners)

@@ -12,7 +12,7 @@ import pytest
 from notebook import code_cells, read
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOK, FIRST_STUDY = (ROOT / "docs" / f"{name}.ipynb" for name in ("new-kind", "first-study"))
+NOTEBOOK, FIRST_STUDY = (ROOT / "docs" / f"{name}.ipynb" for name in ("researcher/new-kind", "learner/first-study"))
 
 
 def python(*arguments, seconds=300, **environment):

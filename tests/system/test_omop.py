@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (DOCS / "omop.md").read_text(), re.DOTALL | re.MULTILINE)
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (DOCS / "steward" / "omop.md").read_text(), re.DOTALL | re.MULTILINE)
 DATABASES = ("SQLite", "PostgreSQL")
 PLACES = ("north", "south", "clinic")
 

@@ -153,7 +153,7 @@ def test_a_curators_lock_holds_all_that_it_installs_in_the_tested_versions_and_b
 
 
 def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():
-    for page in ("README.md", "docs/administration.md"):
+    for page in ("README.md", "docs/administrator/administration.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         assert "--require-hashes --requirement deploy/curator.lock" in text, page
         assert "--no-deps --no-build-isolation ." in text, page
@@ -161,7 +161,7 @@ def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():
 
 def test_the_image_keeps_its_health_check_and_is_run_as_podman_allows():
     """Only the format docker has health checks; keep-id is refused to root, whose user is the folder's."""
-    page = (ROOT / "docs" / "administration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "administrator" / "administration.md").read_text(encoding="utf-8")
     commands = [line for line in page.replace("\\\n", " ").splitlines() if line.startswith("podman ")]
     commands += re.findall(r"^# (podman .*)", CONTAINERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     builds, runs = ([one for one in commands if one.startswith(f"podman {verb} ")] for verb in ("build", "run"))

@@ -15,7 +15,7 @@ from simulations.datasets.files import DataUnavailableError
 from simulations.datasets.support2 import load_support2
 from trees import ROOT
 
-PAGE = (ROOT / "docs" / "published.md").read_text()
+PAGE = (ROOT / "docs" / "learner" / "published.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 FILES = {text.splitlines()[0].removeprefix("# "): text for kind, text in BLOCKS if kind == "toml"}
 

@@ -1,4 +1,4 @@
-"""docs/survey.md: every section of the survey has its rows, and everything that they name exists."""
+"""docs/explanation/survey.md: every section of the survey has its rows, and everything that they name exists."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from protocol.kinds.statistics.methods import METHODS as STATISTICS
 from protocol.release_kinds import RELEASE_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "survey.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "survey.md").read_text(encoding="utf-8")
 NAMED = {
     "kind": QUERY_KINDS,
     "strategy": STRATEGIES,
@@ -46,8 +46,8 @@ def test_every_file_that_the_page_names_exists():
     files = re.findall(r"`([\w/]+\.\w+)`", PAGE)
     assert len(files) >= 10
     assert [name for name in files if not (ROOT / name).is_file()] == []
-    pages = re.findall(r"\]\(([\w/-]+\.md)", PAGE)
-    assert [name for name in pages if not (ROOT / "docs" / name).is_file()] == []
+    pages = re.findall(r"\]\(([\w/.-]+\.md)", PAGE)
+    assert [name for name in pages if not (ROOT / "docs" / "explanation" / name).is_file()] == []
 
 
 def test_the_options_that_it_names_exist():

@@ -5,8 +5,8 @@ between -log 2 and log 2 that tells records from draws of Q_{t-1}: its log-odds,
 
 Draws are exact, by rejection sampling: a draw from Q_0 is kept with probability exp(E - b), where E is a whole number
 of steps within +-b, and b, the reach, is at most epsilon / 4. So any two such laws, whatever E is, differ by a factor
-of at most exp(4 b) on every point, and at least exp(-2 b) of the draws are kept. docs/integral-privacy.md has the
-proofs.
+of at most exp(4 b) on every point, and at least exp(-2 b) of the draws are kept. docs/explanation/integral-privacy.md
+has the proofs.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Quantiles of counts on a grid: scores for a choice, and smooth sensitivity. All numbers are whole.
 
-Proofs: docs/statistics.md.
+Proofs: docs/explanation/statistics.md.
 """
 
 from fractions import Fraction

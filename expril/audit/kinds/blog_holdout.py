@@ -9,7 +9,7 @@ of records.
 
 It claims what a reader would: a mean over n records moves by 1 / n, so with noise of scale eps an answer costs c / (n
 eps), with the contribution bound c. A claim may not depend on the private n, so the plan states n. The true cost is in
-docs/holdout.md: the comparison has no noise, and the width of the noise shows whether it was close.
+docs/explanation/holdout.md: the comparison has no noise, and the width of the noise shows whether it was close.
 """
 
 import math

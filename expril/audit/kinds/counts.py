@@ -242,7 +242,7 @@ class CountsAudit(KindAudit):
         """Return m releases that one unit moves by c S each; None for ratios, whose cost is only a claim.
 
         In each partition a unit moves the numbers by at most c S in L1. Spreading this over cells reveals no more than
-        moving one number by all of it: docs/counts.md.
+        moving one number by all of it: docs/explanation/counts.md.
         """
         if not self.kind.private_planned(planned):
             return None

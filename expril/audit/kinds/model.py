@@ -155,8 +155,8 @@ class ModelAudit(KindAudit):
     def laws(self, planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
         """Return a release for each part of each model, which one unit moves by its share of the sensitivity.
 
-        Spreading the move over numbers reveals no more than moving one number by all of it: docs/counts.md. For parts
-        that use earlier ones this holds given the earlier ones.
+        Spreading the move over numbers reveals no more than moving one number by all of it: docs/explanation/counts.md.
+        For parts that use earlier ones this holds given the earlier ones.
         """
         parts = planned.models * planned.method.parts
         law, moved = planned.law(most_records_per_unit), planned.sensitivity(most_records_per_unit)

@@ -266,7 +266,7 @@ class SecureCountsAudit(CountsAudit):
         return {"": [_pooled(single) for single in map(shortest_of, RELEASE_KINDS) if single is not None]}
 
     def view_planned(self, planned: Any, most_records_per_unit: int) -> dict[str, Any]:
-        """Show the cost as for `counts`, and who sums, with n, t, u and h as in docs/secure-sums.md."""
+        """Show the cost as for `counts`, and who sums, with n, t, u and h as in docs/explanation/secure-sums.md."""
         sites, colluders, dropouts = len(planned.participants), planned.colluders, planned.dropouts
         return super().view_planned(planned, most_records_per_unit) | {
             "n": sites,

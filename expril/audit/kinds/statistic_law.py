@@ -1,4 +1,4 @@
-"""The law of one statistic, by the methods of docs/statistics.md, from records alone: no code of a curator is used.
+"""The law of one statistic, from records alone (docs/explanation/statistics.md), by no code of a curator.
 
 Ranks, windows and scores are counted record by record. The only things taken from the protocol are public: grids,
 encodings, cells of partitions, and what a plan says.

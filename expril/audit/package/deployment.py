@@ -36,11 +36,11 @@ _MECHANISMS = (
     "ledger before they are counted, and a repeat gets the stored answer. Floating point: noise is sampled on "
     "integers, scales are rationals and rounded so that there is never less noise, and records are placed on a fixed "
     "grid, so that sums are exact. Timing: replies are not constant-time; what can be seen is measured in "
-    "docs/privacy-guarantee.md. Access: only enrolled keys are answered; no code is accepted; no refusal, error or "
-    "log line depends on a record."
+    "docs/explanation/privacy-guarantee.md. Access: only enrolled keys are answered; no code is accepted; no refusal, "
+    "error or log line depends on a record."
 )
 _JUSTIFICATION = (
-    "Mechanism and accounting are proven in docs/privacy-guarantee.md. They were checked from three sides: "
+    "Mechanism and accounting are proven in docs/explanation/privacy-guarantee.md. They were checked from three sides: "
     "recomputed from signed evidence, attacked on neighbouring data sets, and enumerated exactly; results and their "
     "false-alarm rate are in the same package."
 )

@@ -86,7 +86,7 @@ ALGORITHMS, UTILITY, BIAS = "Algorithms and correctness", "Utility", "Bias"
 UNIT, PARAMETERS = "Unit of privacy", "Privacy parameters"
 PYRAMID = (COLLECTION, ACCESS, TRUST, SIDE, ALGORITHMS, UTILITY, BIAS, UNIT, PARAMETERS)
 """The blocks of the pyramid, from the ground up."""
-_GUARANTEE = "docs/privacy-guarantee.md"
+_GUARANTEE = "docs/explanation/privacy-guarantee.md"
 _CHECK, _MECHANISM = "expril audit check-package", "expril audit mechanism all"
 
 
@@ -287,7 +287,7 @@ def pyramid_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Does a user learn how far to trust the result?",
             MET,
             "Every result has intervals for sampling and noise. How often they hold is a study.",
-            "docs/uncertainty.md",
+            "docs/learner/uncertainty.md",
         ),
         Row(
             UTILITY,
@@ -308,7 +308,7 @@ def pyramid_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Are small groups served worse?",
             PART,
             "The same noise weighs more on a small group. Intervals say so.",
-            "docs/uncertainty.md",
+            "docs/learner/uncertainty.md",
         ),
         Row(
             BIAS,
@@ -389,7 +389,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Are common data models supported, such as OMOP?",
             PART,
             "Records may come from OMOP tables by one query. GA4GH's standards are not supported.",
-            "docs/omop.md",
+            "docs/steward/omop.md",
         ),
         row(
             COMPUTING, "FCR-2", "Can further data models be deployed?", OUTSIDE, "That is a process of the access body."
@@ -437,7 +437,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is there an open and standardised interface?",
             PART,
             "The interface is open: signed messages over Flower or by files. No standards body has adopted it.",
-            "docs/carriers.md",
+            "docs/implementer/carriers.md",
         ),
         row(
             COMPUTING,
@@ -528,7 +528,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Does access end with the permit?",
             PART,
             "A key may have an end, after which it is a stranger's. To delete records is for their holder.",
-            "docs/policy.md#a-key-of-an-enrolled-learner",
+            "docs/steward/policy.md#a-key-of-an-enrolled-learner",
         ),
         row(
             OPERATION,
@@ -580,7 +580,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             PART,
             "No record travels. Messages go by TLS where the carrier has it, and all are signed. Disks are the "
             "operator's.",
-            "docs/carriers.md",
+            "docs/implementer/carriers.md",
         ),
         row(
             INTERFACE,
@@ -588,7 +588,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Are all interfaces logged?",
             MET,
             "A curator has one interface. Each event is a line of JSON, each charge an entry.",
-            "docs/daemon.md#log",
+            "docs/administrator/daemon.md#log",
         ),
         row(
             INTERFACE,
@@ -596,7 +596,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is the interface a web service over HTTPS with JSON?",
             NOT_MET,
             "It is signed MessagePack over Flower's gRPC with TLS, or in files.",
-            "docs/carriers.md",
+            "docs/implementer/carriers.md",
         ),
         row(
             INTERFACE,
@@ -604,7 +604,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is the interface documented for machines?",
             PART,
             "Vectors for every message are in the source. There is no OpenAPI description.",
-            "docs/carriers.md",
+            "docs/implementer/carriers.md",
         ),
         row(
             INTERFACE,
@@ -612,7 +612,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is every request authenticated and authorised?",
             MET,
             "By an Ed25519 signature under an enrolled key, and by the policy for its learner.",
-            "docs/enrolment.md",
+            "docs/steward/enrolment.md",
         ),
         row(
             INTERFACE,
@@ -636,7 +636,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Are requests, responses and errors logged?",
             MET,
             "Charges and answers are entries of the ledger, refusals lines of the log.",
-            "docs/daemon.md#log",
+            "docs/administrator/daemon.md#log",
         ),
         row(
             INTERFACE,
@@ -644,7 +644,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is the rate limited?",
             MET,
             "Requests, refusals and stray messages a day are, by learner and by study.",
-            "docs/policy.md#the-policy-file",
+            "docs/steward/policy.md#the-policy-file",
         ),
         row(
             INTERFACE,

@@ -5,8 +5,9 @@ plan counts even if it was closed early, since answers decided when to stop. Pla
 later plan may depend on earlier answers. Where what was charged is less, that is stated: `add_losses` says why it may.
 
 A query whose kind names its noise laws counts as that many discrete Laplace releases, each moved by its shift:
-docs/counts.md has the lemma. Any other query counts as randomised response at its pure epsilon, which dominates every
-mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at most 1e-5.
+docs/explanation/counts.md has the lemma. Any other query counts as randomised response at its pure epsilon, which
+dominates every mechanism of that epsilon (Kairouz, Oh and Viswanath 2015). Losses are rounded up on a grid of at most
+1e-5.
 """
 
 import math

@@ -1,8 +1,8 @@
 """What was spent, in exact rationals: by curator, learner, version of the records and privacy unit.
 
-Spending is also summed under integral privacy, between any two sets of records (docs/integral-privacy.md). There the
-first charge counts the whole query, at the cost that its kind gives. The cost is infinite if the kind gives none. So is
-an amount that a steward entered after a halt, since nobody knows what it was charged for.
+Spending is also summed under integral privacy, between any two sets of records (docs/explanation/integral-privacy.md).
+There the first charge counts the whole query, at the cost that its kind gives. The cost is infinite if the kind gives
+none. So is an amount that a steward entered after a halt, since nobody knows what it was charged for.
 """
 
 from bisect import bisect_right

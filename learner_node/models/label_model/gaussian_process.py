@@ -190,9 +190,9 @@ _SOURCE_RECORDS_PER_CELL = 3
 def most_cells(n_source: int) -> int:
     """Most cells that are worth their time: 500, plus one for each 15 source records beyond 10,000, up to 1000.
 
-    This was measured on 18,000 source records and 36,000 private ones at epsilon 1 (docs/strategies.md); the label
-    model's time grows with the cube of the cells. Up to 10,000 records, a curator without a declared size accepts the
-    work, too.
+    This was measured on 18,000 source records and 36,000 private ones at epsilon 1 (docs/learner/strategies.md); the
+    label model's time grows with the cube of the cells. Up to 10,000 records, a curator without a declared size accepts
+    the work, too.
     """
     further = max(0, n_source - _LARGE_SOURCE) // _RECORDS_PER_FURTHER_CELL
     return MOST_CELLS + min(further, _MOST_FURTHER_CELLS)

@@ -1,8 +1,8 @@
 """A proved bound of what noise of Student's law loses where its centre and its scale both move, in whole numbers.
 
-A file of its own, as nothing here knows of plans, and the proof is read side by side with it (docs/statistics.md). The
-bound is a price: learner, curator and auditor must find the same one for ever, on any machine. So it is *defined* by
-this computation, which knows no float, and every step rounds up.
+A file of its own, as nothing here knows of plans, and the proof is read side by side with it
+(docs/explanation/statistics.md). The bound is a price: learner, curator and auditor must find the same one for ever, on
+any machine. So it is *defined* by this computation, which knows no float, and every step rounds up.
 """
 
 import math
@@ -27,7 +27,7 @@ def joint_loss(degrees: int, shift: Fraction, stretch: Fraction) -> Fraction:
 
         L(y) = (d - 1) / 2 y + (d + 1) / 2 arcosh((e^y + (1 + shift^2) e^-y) / 2)
 
-    for a density of Z proportional to (1 + z^2)^(-(d + 1) / 2). The proof is in docs/statistics.md.
+    for a density of Z proportional to (1 + z^2)^(-(d + 1) / 2). The proof is in docs/explanation/statistics.md.
 
     Args:
         degrees: d, at least 1.

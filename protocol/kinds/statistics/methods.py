@@ -1,4 +1,6 @@
-"""How a statistic is made private: what each method plans, and what one statistic costs. Proofs: docs/statistics.md.
+"""How a statistic is made private: what each method plans, and what one statistic costs.
+
+Proofs: docs/explanation/statistics.md.
 
 Costs are for one statistic and a unit of at most c records. `sensitivity` says how far a unit moves the scores or
 numbers that get noise. `odds` bounds what the answer tells about the unit.
@@ -21,7 +23,7 @@ from protocol.rationals import Rational
 # (3 t - t^3) / 2; d = 6: (15 t - 10 t^3 + 3 t^5) / 8. So t^2 is rational where z is, and a comparison with a rational
 # is one of whole numbers. It is admissible in the sense of Nissim, Raskhodnikova and Smith (2007; Bun and Steinke 2019
 # propose Student's t): moved by x, the log-density changes by at most (d + 1) |x| / 2; stretched by e^y, by at most
-# d |y|. Proofs: docs/statistics.md.
+# d |y|. Proofs: docs/explanation/statistics.md.
 Degrees = Literal[2, 4, 6]
 POLYNOMIALS: dict[int, tuple[int, ...]] = {2: (1, 1), 4: (2, 3, -1), 6: (8, 15, -10, 3)}
 """Degrees of freedom -> common denominator and coefficients of t, t^3, t^5."""

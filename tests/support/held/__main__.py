@@ -117,10 +117,11 @@ class Tree:
 
         A tree without a laboratory has a command of its own for them; the files are compared in any case.
         """
-        name = "docs/reproduction"
+        docs = "docs/results" if (self.tree / "docs" / "results").is_dir() else "docs"  # as commits before had it
+        name = f"{docs}/reproduction"
         shutil.copytree(self.tree / name, self.out / name)
         if (self.tree / "lab").is_dir():
-            self.run("docs reproduction", "-m", "lab", "study", "reproduction", "--rewrite", "--out", "docs")
+            self.run("docs reproduction", "-m", "lab", "study", "reproduction", "--rewrite", "--out", docs)
         else:
             self.expril("docs reproduction", "reproduce", "table2", "--out", name)
 
