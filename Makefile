@@ -91,11 +91,11 @@ curator-lock: $(STAMP)
 		--constraint requirements.lock --extra postgresql --custom-compile-command "make curator-lock" \
 		--output-file deploy/curator.lock pyproject.toml - >/dev/null
 
-$(STAMP): requirements.lock pyproject.toml lab/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml lab/pyproject.toml conformance/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "ExPriL needs Python 3.11 to 3.13 with venv; say which: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable ./lab
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable ./lab --editable ./conformance
 	touch $(STAMP)
 
 # The peers' own environment: an older scikit-learn first, and all the rest (torch above all) as ExPriL's has it.

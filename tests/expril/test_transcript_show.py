@@ -4,19 +4,18 @@ import json
 import math
 import re
 from fractions import Fraction
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from command_line import run
 from expril.audit.recompute import recompute
+from expril_conformance import vectors
 from pooled import Pool
 from protocol.envelopes import SigningKey, digest, open_envelope, seal
 from protocol.run_index import TRANSCRIPTS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
 
-VECTORS = json.loads((Path(__file__).parents[1] / "protocol/vectors/good.json").read_text())
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -81,7 +80,7 @@ def test_the_arithmetic_can_be_redone_from_what_is_printed(folder):
 
 def test_a_card_is_shown_with_its_units_and_what_means_missing(tmp_path):
     card = msgspec.structs.replace(
-        open_envelope(bytes.fromhex(VECTORS["envelopes"][1]["envelope"]))[1],
+        open_envelope(bytes.fromhex(vectors()["envelopes"]["good"][1]["given"]["bytes"]))[1],
         schema=Schema(
             (
                 NumericAttribute("weight", 0, 300, units="kg", missing=(999, "not\x1b done")),

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab")
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab", "conformance")
 ROOMS = (
     "protocol",
     "curator_node",
@@ -18,8 +18,10 @@ ROOMS = (
     "expril.commands",
     "expril",
     "lab",
+    "expril_under_test",
+    "expril_conformance",
 )
-"""Of the last but one: the modules that are in no room of `expril`."""
+"""Of `expril`: the modules that are in no room of it."""
 FILES = tuple(sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")))
 
 
@@ -49,7 +51,10 @@ class Modules(Mapping[str, ast.Module]):
     def __init__(self, root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> None:
         files = sorted(path for package in packages for path in (root / package).rglob("*.py"))
         self._paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
-        self._paths = {name.removesuffix(".__init__"): path for name, path in self._paths.items()}
+        # Two distributions lie in the folder `conformance`, which is no package itself.
+        self._paths = {
+            name.removesuffix(".__init__").removeprefix("conformance."): path for name, path in self._paths.items()
+        }
 
     def __getitem__(self, name: str) -> ast.Module:
         return tree_of(self._paths[name])

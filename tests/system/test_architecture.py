@@ -30,6 +30,8 @@ ALLOWED = {
     "expril.commands": {*SIDES, "expril.report", "expril.audit", "expril.commands"},
     "expril": {"expril.commands"},
     "lab": {*SIDES, "expril.report", "expril.audit", "expril.commands", "expril", "lab"},
+    "expril_under_test": {"protocol", "curator_node", "learner_node", "expril_under_test"},
+    "expril_conformance": {"expril_conformance"},
 }
 """Room -> those that it may import."""
 PINNED = {

@@ -1,4 +1,4 @@
-"""Writes the known-answer vectors beside this file: `python tests/protocol/vectors/generate.py`.
+"""Writes the known-answer vectors of the conformance suite: `python tests/protocol/vectors/generate.py [FOLDER]`.
 
 They pin the wire format. A change of any of them is a change of the protocol: raise the version and the labels.
 """
@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from msgspec import structs
+from msgspec import msgpack, structs
 
+import vector_evidence
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.codec import decode, encode
@@ -19,14 +20,13 @@ from protocol.envelopes import (
     Envelope,
     SigningKey,
     digest,
+    encode_parts,
     open_envelope,
     request_digest,
     seal,
-    seal_receipt,
     sign_payload,
-    statement_bytes,
 )
-from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
+from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as LABEL_OF_CARDS
@@ -39,344 +39,134 @@ from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.linear import cosines, frequencies
 from protocol.kinds.models.method import words
 from protocol.kinds.sample import PlannedSample, SampleBody, SampleRelease
-from protocol.kinds.secure_counts import (
-    Agreement,
-    AskKeys,
-    MaskedCounts,
-    OpenSum,
-    PlannedSecureCounts,
-    ProposeSurvivors,
-    RelayCards,
-    RelayShares,
-    Revealed,
-    SealedShares,
-    question_digest,
-)
 from protocol.kinds.statistic import PlannedStatistic, StatisticBody, StatisticRelease
 from protocol.kinds.statistics.items import Estimate, Grid, Quantile, Selection
 from protocol.kinds.statistics.methods import AggregateMean, AggregateMedian, Exponential, Features, Smooth
-from protocol.limits import Limits
-from protocol.messages import (
-    NO_DIGEST,
-    SEALED_BYTES,
-    TYPE_NAMES,
-    Card,
-    CardRequest,
-    Query,
-    Receipt,
-    Refusal,
-    Release,
-    StudyAccepted,
-    StudyClose,
-    StudyClosed,
-    StudyProposal,
-)
-from protocol.partitions import (
-    CrossBins,
-    FeatureBins,
-    NearestCentre,
-    ProductBins,
-    ProjectionBins,
-    Range,
-    ScoreBins,
-    TreeLeaves,
-)
-from protocol.plans import Plan
-from protocol.query_kind import Question, Turn
+from protocol.messages import NO_DIGEST, Refusal
+from protocol.partitions import CrossBins, FeatureBins, ProjectionBins, Range, ScoreBins, TreeLeaves
+from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import EXPLANATIONS, RefusalCode
-from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
-from protocol.secure_sum import participant
-from protocol.secure_sum.aggregator import Aggregator, as_words
-from protocol.transcript import Transcript
-
-HERE = Path(__file__).parent
-CURATOR_SEED, LEARNER_SEED = b"\x01" * 32, b"\x02" * 32
-CURATOR, LEARNER = SigningKey.from_seed(CURATOR_SEED), SigningKey.from_seed(LEARNER_SEED)
-SUCCESSOR_SEED = b"\x03" * 32
-SUCCESSOR = SigningKey.from_seed(SUCCESSOR_SEED)
-SEEDS = {"first": LEARNER_SEED, "successor": SUCCESSOR_SEED, "curator": CURATOR_SEED}
-STUDY = bytes(range(16))
-SCHEMA = Schema(
-    (NumericAttribute("age", 0.0, 120.0, "years"), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes")
-)
-MAP = FeatureMap((NumericFeature("age", 50.0, 0.0625, 40.0), CategoricalFeature("sex", ("f", "m"), 1.0, "f")))
-SHORT_MAP = FeatureMap(MAP.features[:1])
-PLAN = Plan.of(
-    (
-        PlannedCounts(release="mass", partitions=2, scale=Rational(30, 1)),
-        PlannedCounts(release="signed_error", partitions=1, scale=Rational(1000, 3)),
-    )
-)
-# 0.weight (1, 4) and 0.bias (1,), written out: the safetensors writer may order or pad a header as it likes.
-WEIGHTS_HEADER = (
-    b'{"0.bias":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
-    b'"0.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[4,20]}}'
-)
-WEIGHTS = (
-    len(WEIGHTS_HEADER).to_bytes(8, "little")
-    + WEIGHTS_HEADER
-    + bytes.fromhex("0000003f" + "0000803f" + "000080bf" + "00000040" + "000000c0")
+from protocol.schema import NumericAttribute, Schema
+from vector_parts import (
+    BODIES,
+    CURATOR,
+    DECLARED,
+    FOLLOWED,
+    LEARNER,
+    MAP,
+    OTHER_LABELS,
+    OTHER_QUERIES,
+    OUTCOME_QUERY,
+    PLAN,
+    RELEASE,
+    SCHEMA,
+    SEEDS,
+    SHORT_MAP,
+    SUCCESSOR,
+    WEIGHTS,
+    bad,
+    good,
+    int32s,
+    plain,
+    study,
 )
 
-
-def int32s(*numbers):
-    """Little-endian int32, written out."""
-    return b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
+FOLDER = Path(__file__).resolve().parents[3] / "conformance" / "expril_conformance" / "vectors"
 
 
-TREE = TreeLeaves(MAP, int32s(0, -2560, -1, 1) + int32s(1, 1, -3, -2))
-"""Younger than 40; then women, and the others."""
-BODIES = {
-    "mass": CountsBody((FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())), None),
-    "signed_error": CountsBody(
-        (NearestCentre(MAP, bytes(16) + b"\x00\x10\x00\x00" * 4),), Mlp(features=MAP, weights=WEIGHTS)
-    ),
-    "constant": CountsBody((FeatureBins("age", ()),), Constant(1)),
-    "product_bins": CountsBody((ProductBins(FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ())),), None),
-    "score_bins": CountsBody((ScoreBins(Mlp(features=MAP, weights=WEIGHTS), (-1.5, 2.0**-24)),), None),
-    "projection_bins": CountsBody(
-        (ProjectionBins(MAP, int32s(4096, 0, 0, 0) + int32s(1, -2, 3, -262144), ((-0.25, 0.5), ())),), None
-    ),
-    "tree_leaves": CountsBody((TREE,), None),
-    "cross_bins": CountsBody(
-        (
-            CrossBins((FeatureBins("age", (30.0, 60.5)), FeatureBins("sex", ()))),
-            CrossBins((FeatureBins("sex", ()),), (Range(FeatureBins("age", (30.0, 60.5)), (1, 2)),)),
-        ),
-        None,
-    ),
-}
-OTHER_LABELS = {
-    "classes": Schema(SCHEMA.attributes, "stage", ("i", "ii", "iii")),
-    "number": Schema(SCHEMA.attributes, "days", label_bounds=(0.0, 365.0)),
-}
-DECLARED = {
-    "units": Schema(
-        (NumericAttribute("bp", 0.0, 300.0, units="mm Hg"),), "days", label_bounds=(0.0, 365.0), label_units="days"
-    ),
-    "missing": Schema(
-        (
-            NumericAttribute("weight", 0.0, 300.0, missing=(0.0, 999.0, -1.5, "not done")),
-            CategoricalAttribute("sex", ("f", "m"), missing=("unknown", "999")),
-        ),
-        "sick",
-        ("no", "yes"),
-    ),
-    "days_since": Schema(
-        (NumericAttribute("born", -36_525.0, 0.5, days_since="2015-01-01", missing=("1900-01-01", "unknown")),),
-        "sick",
-        ("no", "yes"),
-    ),
-}
-"""Schemas with units, sentinels and dates."""
-FOLLOWED = {
-    "label": Schema(
-        SCHEMA.attributes,
-        "sick",
-        ("no", "yes"),
-        outcomes=(NumericAttribute("days", 0.0, 400.0, units="days"),),
-        time_to_event=TimeToEvent("days", "sick", "no", edges=(30.0, 90.0, 365.0)),
-    ),
-    "entry": Schema(
-        SCHEMA.attributes,
-        "sick",
-        ("no", "yes"),
-        outcomes=(
-            NumericAttribute("days", 0.0, 400.0),
-            NumericAttribute("entry", 0.0, 400.0),
-            CategoricalAttribute("end", ("alive", "relapse", "death"), missing=("lost",)),
-        ),
-        time_to_event=TimeToEvent("days", "end", "alive", entry="entry", bins=10, horizon=365.0),
-    ),
-}
-"""Schemas with outcomes and a time to an event."""
-OUTCOME_QUERY = (
-    PlannedCounts(release="outcome_counts", partitions=2, scale=Rational(20, 1)),
-    CountsBody(
-        (
-            CrossBins((FeatureBins("entry", (30.0,)), FeatureBins("days", (30.0, 365.0)), FeatureBins("end", ()))),
-            CrossBins(
-                (FeatureBins("sick", ()), FeatureBins("sex", ())),
-                (Range(FeatureBins("age", (18.0,)), (1,)), Range(FeatureBins("end", ()), (0, 2))),
-            ),
-        ),
-        None,
-    ),
-)
-"""A query of the schema "entry": entry by exit by its cause, and the label by sex among some."""
-OTHER_QUERIES = {
-    "class_counts": (
-        "classes",
-        PlannedCounts(release="class_counts", partitions=1, scale=Rational(1, 1)),
-        CountsBody((FeatureBins("age", (30.0,)),), None),
-    ),
-    "label_total": (
-        "number",
-        PlannedCounts(release="label_total", partitions=1, scale=Rational(1000, 1), steps=1000),
-        CountsBody((FeatureBins("age", (30.0,)),), None),
-    ),
-    "squared_error": (
-        "number",
-        PlannedCounts(release="squared_error", partitions=1, scale=Rational(640, 1), steps=64),
-        CountsBody((FeatureBins("age", ()),), Constant(0), most_squared_error=2**20),
-    ),
-    "error_sums": (
-        "number",
-        PlannedCounts(release="error_sums", partitions=1, scale=Rational(640, 1), steps=64),
-        CountsBody((FeatureBins("age", ()),), Mlp(features=MAP, weights=WEIGHTS), most_squared_error=2**20),
-    ),
-}
-_SETTLED = QUERY_KINDS.settle(Limits(), where="the vectors")
-CARD_KINDS = ("mass", "signed_error", "error_correct", "class_counts", "label_total", "squared_error", "error_sums")
-"""Release kinds of the card in the vectors. Later ones have vectors of their own, so that its bytes stay."""
-LIMITS = structs.replace(
-    _SETTLED,
-    kinds={
-        name: {**kind, "release_kinds": list(CARD_KINDS)} if "release_kinds" in kind else kind
-        for name, kind in _SETTLED.kinds.items()
-    },
-)
-NUMBERS = (7, -3, 0, 1, 2**40, -(2**40), 5, -1)
-RELEASE = CountsRelease(counts=b"".join(n.to_bytes(8, "little", signed=True) for n in NUMBERS), ratios=b"")
+def value(name, content):
+    """Any value of the wire: its bytes, and what they say."""
+    data = encode(content)
+    return good(name, "value", {"bytes": data}, {"value": plain(data)})
 
 
-class Exchange:
-    """Both sides of one study, in order."""
-
-    def __init__(self):
-        self.transcript = Transcript()
-        self.last_reply = NO_DIGEST
-        self.spent = "0"
-        self.messages = []
-
-    def ask(self, kind, sequence, /, **fields):
-        message = kind(
-            study=STUDY,
-            sender=LEARNER.public,
-            recipient=CURATOR.public,
-            sequence=sequence,
-            answers=self.last_reply,
-            expires_at=1_800_000_600,
-            **fields,
-        )
-        self._append(message, LEARNER)
-        self.asked = message
-
-    def answer(self, kind, /, **fields):
-        header = {
-            "study": STUDY,
-            "sender": CURATOR.public,
-            "recipient": LEARNER.public,
-            "sequence": self.asked.sequence,
-            "answers": digest(self.transcript.envelopes[-1]),
-            "expires_at": 1_800_000_600,
-        }
-        if kind in (StudyAccepted, Release, StudyClosed):
-            fields["receipt"] = seal_receipt(self.receipt(kind, fields), CURATOR)
-        self._append(kind(**header, **fields), CURATOR)
-        if kind not in (Card, Refusal):
-            self.last_reply = digest(self.transcript.envelopes[-1])
-
-    def receipt(self, kind, fields):
-        released = kind is Release
-        self.spent = "1/15" if released else self.spent
-        return Receipt(
-            curator=CURATOR.public,
-            learner=LEARNER.public,
-            study=STUDY,
-            sequence=self.asked.sequence,
-            request=request_digest(LEARNER.public, TYPE_NAMES[type(self.asked)], encode(self.asked)),
-            release=digest(fields["body"]) if released else NO_DIGEST,
-            charged="1/15" if released else "0",
-            spent_by_study=self.spent,
-            spent_by_learner=self.spent,
-            ledger_head=digest(b"head"),
-            position=b"\x07" * SEALED_BYTES,
-            issued_at=1_800_000_000,
-        )
-
-    def _append(self, message, key):
-        self.messages.append(message)
-        self.transcript.append(seal(message, key))
+def answer(name, kind, schema, planned, body, release, *, number=0, **more):
+    """One turn of a planned query: what it costs where a unit has one record, and the numbers that were released."""
+    turn, of_kind = Turn(planned, 0, number), QUERY_KINDS[kind]
+    terms = KindTerms(schema, of_kind.limits())
+    question = Question(turn, of_kind.read_body(encode(body), turn, terms), schema)
+    numbers = of_kind.read_release(encode(release), question).tolist()
+    asked = {"kind": kind, "schema": encode(schema), "planned": encode(planned), "turn": number, "body": encode(body)}
+    taken = {"cost": str(QUERY_KINDS.cost(planned, 1)), "numbers": numbers, **more}
+    return good(name, "answer", asked | {"release": encode(release)}, taken)
 
 
-def study():
-    exchange = Exchange()
-    exchange.ask(CardRequest, 0)
-    exchange.answer(
-        Card,
-        name="basel",
-        schema=SCHEMA,
-        unit=None,
-        most_records_per_unit=1,
-        relation="add or remove one privacy unit",
-        round_size=1000,
-        limits=LIMITS,
-        cap="1",
-        least_cost="1/1000",
-    )
-    exchange.ask(StudyProposal, 0, plan=PLAN, purpose="known answer", newest_receipt=b"")
-    exchange.answer(StudyAccepted, cost="209/3000", reserved_until=1_800_086_400)
-    exchange.ask(Query, 1, kind="counts", body=encode(BODIES["mass"]))
-    exchange.answer(Release, kind="counts", body=encode(RELEASE))
-    exchange.ask(Query, 2, kind="counts", body=encode(BODIES["signed_error"]))
-    exchange.answer(
-        Refusal,
-        code=RefusalCode.HALTED.value,
-        explanation=EXPLANATIONS[RefusalCode.HALTED],
-        field="",
-        limit="",
-        remaining="2791/3000",
-        scale_factor="",
-    )
-    exchange.ask(StudyClose, 3)
-    exchange.answer(StudyClosed, refunded="3/1000")
-    return exchange
+def numbers_for(kind, schema, planned, body):
+    """A release of counts with the numbers 0, 1, 2, ..."""
+    turn = Turn(planned)
+    count = QUERY_KINDS[kind].length(Question(turn, body, schema))
+    return CountsRelease(np.arange(count, dtype="<i8").tobytes(), b"")
 
 
-def good():
-    exchange = study()
-    envelopes = []
-    for message, data in zip(exchange.messages, exchange.transcript.envelopes, strict=True):
-        envelope, _ = open_envelope(data)
-        envelopes.append(
-            {
-                "type": envelope.type,
-                "signer": message.sender.hex(),
-                "envelope": data.hex(),
-                "payload": envelope.payload.hex(),
-                "digest": digest(data).hex(),
-                "request_digest": request_digest(message.sender, envelope.type, envelope.payload).hex(),
-            }
-        )
-    return {
-        "label": LABEL,
-        "curator": {"seed": CURATOR_SEED.hex(), "public": CURATOR.public.hex()},
-        "learner": {"seed": LEARNER_SEED.hex(), "public": LEARNER.public.hex()},
-        "envelopes": envelopes,
-        "transcript_head": exchange.transcript.head.hex(),
-        "epsilon_claimed": "209/3000",
-        "epsilon_spent": "1/15",
-        "bodies": {name: encode(body).hex() for name, body in BODIES.items()},
-        "other_schemas": {name: encode(schema).hex() for name, schema in OTHER_LABELS.items()},
-        "declared_schemas": {name: encode(schema).hex() for name, schema in DECLARED.items()},
-        "other_queries": {
-            release: {"schema": label, "planned": encode(planned).hex(), "body": encode(body).hex()}
-            for release, (label, planned, body) in OTHER_QUERIES.items()
-        },
-        "schemas_with_outcomes": {name: encode(schema).hex() for name, schema in FOLLOWED.items()},
-        "outcome_counts": {"planned": encode(OUTCOME_QUERY[0]).hex(), "body": encode(OUTCOME_QUERY[1]).hex()},
-        "release": encode(RELEASE).hex(),
-        "seeded_label": NOT_PRIVATE_LABEL,
-        "seeded_envelope": seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL).hex(),
-        "derived": {"purpose": "units", "secret": CURATOR.derive("units").hex()},
+def keys():
+    """Seeds and public keys, a derived secret, and public keys that anybody could hold."""
+    pairs = {**SEEDS, "curator of the studies": vector_evidence.CURATOR_SEED}
+    small = {
+        "zeros": bytes(32),
+        "one": bytes([1, *bytes(31)]),
+        "the prime less one": (2**255 - 20).to_bytes(32, "little"),
     }
+    return [
+        *(
+            good(name, "key", {"seed": seed}, {"public": SigningKey.from_seed(seed).public})
+            for name, seed in pairs.items()
+        ),
+        good(
+            "units", "derived_key", {"seed": SEEDS["curator"], "purpose": "units"}, {"secret": CURATOR.derive("units")}
+        ),
+        good("public", "public_key", {"public": CURATOR.public}, {"public": CURATOR.public}),
+    ], [
+        bad(
+            f"public key {name}",
+            "public_key",
+            {"public": key},
+            "signature",
+            "public",
+            "a point of small order: anybody can sign under it",
+        )
+        for name, key in small.items()
+    ]
 
 
-def bad():
-    """Bytes of an envelope or a body, and the code with which they are refused."""
+def opened(name, data, signer, label=LABEL):
+    """An envelope as its reader takes it."""
+    envelope, _ = open_envelope(data)
+    return good(
+        name,
+        "envelope",
+        {"bytes": data, "signer": signer, "label": label},
+        {
+            "type": envelope.type,
+            "payload": envelope.payload,
+            "signed": encode_parts(label.encode(), envelope.type.encode(), envelope.payload),
+            "signature": envelope.signature,
+            "digest": digest(data),
+            "request_digest": request_digest(signer, envelope.type, envelope.payload),
+            "message": plain(envelope.payload),
+        },
+    )
+
+
+def envelopes():
+    """The messages of one study in their envelopes, and what is none."""
     exchange = study()
+    taken = [
+        opened(open_envelope(data)[0].type, data, message.sender)
+        for message, data in zip(exchange.messages, exchange.transcript.envelopes, strict=True)
+    ]
+    names = set()
+    for vector in taken:
+        if vector["name"] in names:
+            vector["name"] += " again"
+        names.add(vector["name"])
+    seeded = seal(exchange.messages[0], CURATOR, label=NOT_PRIVATE_LABEL)
+    taken.append(opened("not private", seeded, CURATOR.public, NOT_PRIVATE_LABEL))
+    return taken, bad_envelopes(exchange)
+
+
+def bad_envelopes(exchange):
+    """Envelopes that are refused, all of the learner's first message."""
     request = exchange.transcript.envelopes[0]
     envelope, message = open_envelope(request)
     payload = envelope.payload
@@ -385,81 +175,488 @@ def bad():
         parts = {"label": envelope.label, "type": envelope.type, "payload": payload, "signature": envelope.signature}
         return encode(Envelope(**(parts | changes)))
 
-    def counts(*partitions, hypothesis=None, **fields):
-        return encode(CountsBody(partitions, hypothesis, **fields))
+    def signed(data):
+        return sign_payload(envelope.type, data, LEARNER, LABEL)
 
     def relabelled(label):
         return seal(message, LEARNER, label=label)
 
-    body, sex = encode(BODIES["mass"]), FeatureBins("sex", ())
-    circle = int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)
     other_version = payload.replace(b"\xa7version\x02", b"\xa7version\x01")
-    malformed, forged, wrong = RefusalCode.MALFORMED, RefusalCode.BAD_SIGNATURE, RefusalCode.BAD_QUERY
+    fields = msgpack.decode(payload)
+    decoding, canonical, signature = "decode", "canonical form", "signature"
     cases = {
-        "empty": (b"", malformed),
-        "truncated": (request[:-1], malformed),
-        "trailing byte": (request + b"\x00", malformed),
-        "unknown type": (sealed(type="hello"), malformed),
-        "receipt as a message": (sealed(type="receipt"), malformed),
-        "short signature": (sealed(signature=bytes(63)), malformed),
-        "payload of another type": (sealed(type="card"), malformed),
-        "wider integer": (sealed(payload=payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")), malformed),
-        "unknown field": (sealed(payload=b"\x88" + payload[1:] + b"\xa1x\x00"), malformed),
-        "duplicated field": (sealed(payload=b"\x88" + payload[1:] + b"\xa8sequence\x00"), malformed),
-        "other version": (sealed(payload=other_version), malformed),
-        "version 1": (relabelled("expril/1"), malformed),
-        "version 1, not private": (relabelled("expril/1 simulation, not private"), malformed),
-        "forged signature": (sealed(signature=bytes(64)), forged),
-        "changed payload": (sealed(payload=payload[:-1] + b"\x59"), forged),
-        "changed type": (sealed(type="study_close"), forged),
-        "seeded label": (relabelled(NOT_PRIVATE_LABEL), forged),
+        "empty": (b"", decoding, "no byte"),
+        "truncated": (request[:-1], decoding, "the last byte is missing"),
+        "trailing byte": (request + b"\x00", decoding, "a byte follows the envelope"),
+        "unknown type": (sealed(type="hello"), decoding, "no message has this type"),
+        "receipt as a message": (sealed(type="receipt"), decoding, "a receipt is no message"),
+        "short signature": (sealed(signature=bytes(63)), decoding, "63 bytes of signature"),
+        "payload of another type": (sealed(type="card"), decoding, "the payload lacks the fields of its type"),
+        "wider integer": (
+            sealed(payload=payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")),
+            canonical,
+            "an integer takes two bytes where one is enough",
+        ),
+        "unknown field": (sealed(payload=b"\x88" + payload[1:] + b"\xa1x\x00"), decoding, "a field of no message"),
+        "duplicated field": (
+            sealed(payload=b"\x88" + payload[1:] + b"\xa8sequence\x00"),
+            canonical,
+            "a field stands there twice",
+        ),
+        "other version": (sealed(payload=other_version), decoding, "version 1 in the payload"),
+        "version 1": (relabelled("expril/1"), decoding, "the label of version 1"),
+        "version 1, not private": (relabelled("expril/1 simulation, not private"), decoding, "a label of version 1"),
+        "forged signature": (sealed(signature=bytes(64)), signature, "zeros for a signature"),
+        "changed payload": (sealed(payload=payload[:-1] + b"\x59"), signature, "changed after it was signed"),
+        "changed type": (sealed(type="study_close"), signature, "the type was changed after it was signed"),
+        "seeded label": (relabelled(NOT_PRIVATE_LABEL), signature, "signed as a simulation's"),
         "seeded signature relabelled": (
             sealed(signature=open_envelope(relabelled(NOT_PRIVATE_LABEL))[0].signature),
-            forged,
+            signature,
+            "a simulation's signature under the other label",
         ),
-        "body truncated": (body[:-1], malformed),
-        "body with a 32-bit edge": (
-            body.replace(bytes.fromhex("cb403e000000000000"), bytes.fromhex("ca41f00000")),
-            malformed,
+        "signed wider integer": (
+            signed(payload.replace(b"\xa8sequence\x00", b"\xa8sequence\xcc\x00")),
+            canonical,
+            "well signed, but an integer takes two bytes where one is enough",
         ),
-        "body with falling edges": (counts(FeatureBins("age", (2.0, 1.0)), sex), wrong),
-        "body with another attribute": (counts(FeatureBins("sick", ()), sex), wrong),
-        "body with a hypothesis for masses": (counts(*BODIES["mass"].partitions, hypothesis=Constant(0)), wrong),
-        "body with a score of another width": (counts(ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), sex), wrong),
+        "signed in another order": (
+            signed(encode(dict(sorted(fields.items())))),
+            canonical,
+            "well signed, but the fields are in the order of the alphabet",
+        ),
+        "signed as a wider map": (
+            signed(b"\xde\x00\x07" + payload[1:]),
+            canonical,
+            "well signed, but the map's head takes three bytes where one is enough",
+        ),
+        "signed as a wider text": (
+            signed(payload.replace(b"\xa6sender", b"\xd9\x06sender")),
+            canonical,
+            "well signed, but a key's head takes two bytes where one is enough",
+        ),
+        "signed with a float": (
+            signed(encode(fields | {"sequence": 0.0})),
+            decoding,
+            "well signed, but the sequence is a float",
+        ),
+        "signed with a text for bytes": (signed(encode(fields | {"study": "0" * 16})), decoding, "a text for bytes"),
+        "signed without a field": (
+            signed(encode({name: field for name, field in fields.items() if name != "answers"})),
+            decoding,
+            "well signed, but a field is missing",
+        ),
+    }
+    given = {"signer": LEARNER.public, "label": LABEL}
+    codes = {decoding: RefusalCode.MALFORMED, canonical: RefusalCode.MALFORMED, signature: RefusalCode.BAD_SIGNATURE}
+    return [
+        bad(name, "envelope", {"bytes": data} | given, rule, "card_request", fault, codes[rule])
+        for name, (data, rule, fault) in cases.items()
+    ]
+
+
+def identities():
+    """Identity cards as texts, their fingerprints, and texts that are none."""
+    first = IdentityCard(role="learner", name="Ann Müller", contact="ann@example.org", key=LEARNER.public, issued=1000)
+    chain = (succession(LEARNER, SUCCESSOR.public, "learner", 2000),)
+    second = IdentityCard(
+        role="learner", name="Ann", organisation="B", key=SUCCESSOR.public, issued=2000, until=9000, successions=chain
+    )
+    curator = IdentityCard(role="curator", name="ward", key=CURATOR.public, issued=1000)
+    cards = {"first": (first, LEARNER), "successor": (second, SUCCESSOR), "curator": (curator, CURATOR)}
+    written = {name: write_identity(*pair) for name, pair in cards.items()}
+    foreign = IdentityCard(role="learner", name="Eve", key=LEARNER.public, issued=1000)
+    stolen = IdentityCard(role="curator", name="ward", key=SUCCESSOR.public, issued=2000, successions=chain)
+    cases = {
+        "signed by another key": (
+            armour(sign_payload(TYPE, encode(foreign), CURATOR, LABEL_OF_CARDS)),
+            "signature",
+            "another key than the card's signed it",
+        ),
+        "signed as a message": (
+            armour(sign_payload(TYPE, encode(first), LEARNER, LABEL)),
+            "signature",
+            "the label of messages, not of cards",
+        ),
+        "of another type": (
+            armour(sign_payload("card", encode(first), LEARNER, LABEL_OF_CARDS)),
+            "decode",
+            "the type is another",
+        ),
+        "with a succession in another role": (
+            armour(sign_payload(TYPE, encode(stolen), SUCCESSOR, LABEL_OF_CARDS)),
+            "signature",
+            "the succession was signed for a learner",
+        ),
+        "cut short": (
+            written["first"].replace(written["first"].splitlines()[2] + "\n", ""),
+            "decode",
+            "a line is missing",
+        ),
+        "without an end": (written["first"].split("-----END")[0], "decode", "the last line is missing"),
+        "twice": (written["first"] * 2, "decode", "two cards in one text"),
+        "nothing": ("", "decode", "no text"),
+    }
+    taken = [
+        good(
+            name,
+            "identity",
+            {"text": text},
+            {
+                "label": LABEL_OF_CARDS,
+                "role": cards[name][0].role,
+                "name": cards[name][0].name,
+                "key": cards[name][0].key,
+                "fingerprint": fingerprint(cards[name][0].role, cards[name][0].key),
+                "previous": [each.previous for each in cards[name][0].successions],
+            },
+        )
+        for name, text in written.items()
+    ]
+    refused = [
+        bad(name, "identity", {"text": text}, rule, "first", fault) for name, (text, rule, fault) in cases.items()
+    ]
+    return taken, refused
+
+
+def schemas():
+    """Schemas as cards show them."""
+    return [
+        value(name, schema) for name, schema in {"of the study": SCHEMA, **OTHER_LABELS, **DECLARED, **FOLLOWED}.items()
+    ], []
+
+
+def counts():
+    """Questions about counts, with a release of each; and questions that are refused."""
+    taken = [
+        value("release", RELEASE),
+        *(value(f"body {name}", body) for name, body in BODIES.items()),
+        answer("of the study", "counts", SCHEMA, vector_planned("mass", 2, 30), BODIES["mass"], RELEASE),
+    ]
+    for name, body in BODIES.items():
+        planned = vector_planned("mass" if body.hypothesis is None else "signed_error", len(body.partitions), 1)
+        taken.append(answer(name, "counts", SCHEMA, planned, body, numbers_for("counts", SCHEMA, planned, body)))
+    planned = vector_planned("error_correct", 1, 8)
+    taken.append(
+        answer(
+            "error_correct",
+            "counts",
+            SCHEMA,
+            planned,
+            BODIES["constant"],
+            numbers_for("counts", SCHEMA, planned, BODIES["constant"]),
+        )
+    )
+    for release, (label, planned, body) in OTHER_QUERIES.items():
+        schema = OTHER_LABELS[label]
+        taken.append(answer(release, "counts", schema, planned, body, numbers_for("counts", schema, planned, body)))
+    planned, body = OUTCOME_QUERY
+    schema = FOLLOWED["entry"]
+    taken.append(
+        answer("outcome_counts", "counts", schema, planned, body, numbers_for("counts", schema, planned, body))
+    )
+    return taken, bad_bodies()
+
+
+def vector_planned(release, partitions, scale):
+    return PlannedCounts(release=release, partitions=partitions, scale=Rational(scale, 1))
+
+
+def bad_bodies():
+    """Bodies that a curator refuses where it waits for the masses of two partitions."""
+
+    def two(*partitions, hypothesis=None, **fields):
+        return encode(CountsBody(partitions, hypothesis, **fields))
+
+    body, sex = encode(BODIES["mass"]), FeatureBins("sex", ())
+    circle = int32s(0, 0, -1, -2) + int32s(0, 0, 2, -3) + int32s(0, 0, 1, -4)
+    malformed, wrong = RefusalCode.MALFORMED, RefusalCode.BAD_QUERY
+    narrow = bytes.fromhex("cb403e000000000000"), bytes.fromhex("ca41f00000")
+    cases = {
+        "body truncated": (body[:-1], malformed, "decode", "the last byte is missing"),
+        "body with a 32-bit edge": (body.replace(*narrow), malformed, "canonical form", "a float of 32 bits"),
+        "body with falling edges": (two(FeatureBins("age", (2.0, 1.0)), sex), wrong, "content", "edges fall"),
+        "body with another attribute": (two(FeatureBins("sick", ()), sex), wrong, "content", "no such attribute"),
+        "body with a hypothesis for masses": (
+            two(*BODIES["mass"].partitions, hypothesis=Constant(0)),
+            wrong,
+            "content",
+            "masses are counted without a hypothesis",
+        ),
+        "body with a score of another width": (
+            two(ScoreBins(Mlp(SHORT_MAP, WEIGHTS), ()), sex),
+            wrong,
+            "content",
+            "weights for more features than there are",
+        ),
         "body with score edges closer than a step": (
-            counts(ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), sex),
+            two(ScoreBins(Mlp(MAP, WEIGHTS), (1.0, 1.0 + 2.0**-26)), sex),
             wrong,
+            "content",
+            "two edges on one step of the scores' grid",
         ),
-        "body with half a direction": (counts(ProjectionBins(MAP, bytes(8), ((),)), sex), wrong),
-        "body with a leaf that no node leads to": (counts(TreeLeaves(MAP, int32s(0, 0, -1, -1)), sex), wrong),
-        "body with nodes that lead to each other": (counts(TreeLeaves(MAP, circle), sex), wrong),
-        "body with a range of errors for masses": (counts(*BODIES["mass"].partitions, most_squared_error=1), wrong),
-        "body with a label for masses": (counts(CrossBins((FeatureBins("sick", ()),)), sex), wrong),
+        "body with half a direction": (
+            two(ProjectionBins(MAP, bytes(8), ((),)), sex),
+            wrong,
+            "content",
+            "a direction has fewer numbers than there are features",
+        ),
+        "body with a leaf that no node leads to": (
+            two(TreeLeaves(MAP, int32s(0, 0, -1, -1)), sex),
+            wrong,
+            "content",
+            "a leaf has no number of its own",
+        ),
+        "body with nodes that lead to each other": (
+            two(TreeLeaves(MAP, circle), sex),
+            wrong,
+            "content",
+            "nodes go round in a circle",
+        ),
+        "body with a range of errors for masses": (
+            two(*BODIES["mass"].partitions, most_squared_error=1),
+            wrong,
+            "content",
+            "masses have no errors",
+        ),
+        "body with a label for masses": (
+            two(CrossBins((FeatureBins("sick", ()),)), sex),
+            wrong,
+            "content",
+            "masses are told by attributes alone",
+        ),
         "body with a filter by label for masses": (
-            counts(CrossBins((sex,), (Range(FeatureBins("sick", ()), (0,)),)), sex),
+            two(CrossBins((sex,), (Range(FeatureBins("sick", ()), (0,)),)), sex),
             wrong,
+            "content",
+            "masses are told by attributes alone",
         ),
-        "body with a cell that a filter has not": (counts(CrossBins((sex,), (Range(sex, (0, 4)),)), sex), wrong),
-        "body with a written default": (b"\x83" + body[1:] + b"\xb2most_squared_error\xc0", malformed),
-        "body of another size": (counts(BODIES["mass"].partitions[0]), RefusalCode.NOT_IN_PLAN),
+        "body with a cell that a filter has not": (
+            two(CrossBins((sex,), (Range(sex, (0, 4)),)), sex),
+            wrong,
+            "content",
+            "the filter names a cell that there is not",
+        ),
+        "body with a written default": (
+            b"\x83" + body[1:] + b"\xb2most_squared_error\xc0",
+            malformed,
+            "canonical form",
+            "a field has its default, which is omitted",
+        ),
+        "body of another size": (
+            two(BODIES["mass"].partitions[0]),
+            RefusalCode.NOT_IN_PLAN,
+            "state",
+            "one partition where two are planned",
+        ),
     }
-    return {
-        name: {"reads": "body" if name.startswith("body") else "envelope", "bytes": data.hex(), "code": code.value}
-        for name, (data, code) in cases.items()
-    }
+    asked = {"kind": "counts", "schema": encode(SCHEMA), "planned": encode(vector_planned("mass", 2, 30)), "turn": 0}
+    return [
+        bad(name, "answer", asked | {"body": data, "release": encode(RELEASE)}, rule, "of the study", fault, code)
+        for name, (data, code, rule, fault) in cases.items()
+    ] + [
+        bad(
+            f"release {name}",
+            "answer",
+            asked | {"body": body, "release": data},
+            "content" if rule == "content" else rule,
+            "of the study",
+            fault,
+            malformed,
+        )
+        for name, (data, rule, fault) in {
+            "with a number too few": (
+                encode(CountsRelease(RELEASE.counts[:-8], b"")),
+                "content",
+                "seven numbers for eight cells",
+            ),
+            "with ratios": (encode(CountsRelease(RELEASE.counts, bytes(8))), "content", "ratios where counts are due"),
+            "cut short": (encode(RELEASE)[:-1], "decode", "the last byte is missing"),
+        }.items()
+    ]
 
 
-def vectors():
-    return {
-        "good.json": good(),
-        "bad.json": bad(),
-        "identity.json": identity(),
-        "secure_sum.json": secure_sum(),
-        "model.json": models(),
-        "sample.json": sample(),
-        "holdout.json": holdout(),
-        "statistic.json": statistic(),
+def plans():
+    """Plans with what they cost, and plans that are refused."""
+    first, second = PLAN.queries
+
+    def plan(*queries):
+        return encode(
+            {"queries": [msgpack.decode(bytes(query)) if not isinstance(query, dict) else query for query in queries]}
+        )
+
+    def counts_query(**changes):
+        return {"kind": "counts", "release": "mass", "partitions": 1, "scale": [30, 1]} | changes
+
+    primes = (4_294_967_291, 4_294_967_279)
+    scaled = [counts_query(scale=[prime, 1]) for prime in primes]
+    planned_secure = vector_evidence.secure_planned()
+    planned_holdout = encode(holdout_plan())
+    cases = {
+        "of the study": (plan(first, second), 1),
+        "with units of three records": (plan(first, second), 3),
+        "with steps": (plan(counts_query(release="label_total", scale=[1000, 1], steps=1000)), 1),
+        "of a secure sum": (plan(encode(planned_secure)), 1),
+        "of two kinds": (plan(first, planned_holdout), 1),
     }
+    taken = []
+    for name, (data, records) in cases.items():
+        read = decode(data, type(PLAN))
+        facts = {
+            "cost": str(QUERY_KINDS.plan_cost(read, records)),
+            "turns": len(read.places),
+            "costs": list(map(str, QUERY_KINDS.costs(read, records))),
+            "value": plain(data),
+        }
+        taken.append(good(name, "plan", {"bytes": data, "records": records}, facts))
+    malformed, wrong, unknown = RefusalCode.MALFORMED, RefusalCode.BAD_PLAN, RefusalCode.UNKNOWN_KIND
+    bads = {
+        "without a query": (plan(), malformed, "decode", "no query"),
+        "with a scale of zero": (plan(counts_query(scale=[0, 1])), malformed, "decode", "a scale is positive"),
+        "with a scale not in lowest terms": (
+            plan(counts_query(scale=[60, 2])),
+            malformed,
+            "decode",
+            "60/2 is written 30/1",
+        ),
+        "with a scale beyond 32 bits": (
+            plan(counts_query(scale=[2**32, 1])),
+            malformed,
+            "decode",
+            "a numerator of 33 bits",
+        ),
+        "with a written default": (
+            plan(counts_query(steps=1)),
+            malformed,
+            "canonical form",
+            "a field has its default, which is omitted",
+        ),
+        "of an unknown kind": (plan(counts_query(kind="telepathy")), unknown, "content", "no such kind"),
+        "of an unknown release": (plan(counts_query(release="all")), wrong, "content", "no such release"),
+        "with steps for masses": (plan(counts_query(steps=2)), wrong, "content", "masses have no steps"),
+        "with a cost beyond 32 bits": (
+            plan(counts_query(partitions=100, scale=[1, 2**32 - 1])),
+            wrong,
+            "budget",
+            "the cost needs more than 32 bits",
+        ),
+        "with a sum beyond 32 bits": (plan(*scaled), wrong, "budget", "the sum of the costs needs more than 32 bits"),
+        "with too many turns": (
+            plan(*[msgpack.decode(planned_holdout) | {"turns": 100_000}] * 2),
+            malformed,
+            "decode",
+            "more than 100,000 turns together",
+        ),
+    }
+    return taken, [
+        bad(name, "plan", {"bytes": data, "records": 1}, rule, "of the study", fault, code)
+        for name, (data, code, rule, fault) in bads.items()
+    ]
+
+
+def refusals():
+    """What a refusal means to the learner that gets it, by its code and recipient."""
+    taken = []
+    for addressed in (True, False):
+        for code in RefusalCode:
+            refusal = Refusal(
+                study=bytes(16),
+                sender=CURATOR.public,
+                recipient=LEARNER.public if addressed else bytes(32),
+                sequence=0,
+                answers=NO_DIGEST,
+                expires_at=0,
+                code=code,
+                explanation=EXPLANATIONS[code],
+                field="",
+                limit="",
+                remaining="",
+                scale_factor="",
+            )
+            taken.append(
+                good(
+                    f"{code}{'' if addressed else ', to nobody'}",
+                    "refusal",
+                    {"payload": encode(refusal)},
+                    {"code": code.value, "final": refusal.final, "rules_out": refusal.rules_out},
+                )
+            )
+    other = encode(structs.replace(refusal, code="because"))
+    amount = encode(structs.replace(refusal, remaining="0.5"))
+    return taken, [
+        bad("of an unknown code", "refusal", {"payload": other}, "decode", "busy", "the protocol has no such code"),
+        bad("with a decimal", "refusal", {"payload": amount}, "decode", "busy", "an amount is written 1/2"),
+    ]
+
+
+def holdout_plan():
+    return PlannedHoldout(
+        turns=500,
+        answers=3,
+        resolution=1000,
+        threshold=60,
+        threshold_scale=Rational(20_000, 3),
+        comparison_scale=Rational(80_000, 9),
+        count_scale=Rational(8, 1),
+    )
+
+
+def holdout():
+    """A planned holdout, a question, both answers; and what a simulation's `blog_holdout` asks and answers."""
+    planned = holdout_plan()
+    between = structs.replace(planned, least_estimate=300, most_estimate=700)
+    body = HoldoutBody(Constant(1), 745)
+    close, told = HoldoutRelease(2, None), HoldoutRelease(3, (-7, 2**40))
+    parts = {
+        "planned": planned,
+        "planned between": between,
+        "body": body,
+        "close": close,
+        "counts": told,
+        "blog planned": PlannedBlogHoldout(turns=2, tolerance=Rational(1, 25), records=1000),
+        "blog body": BlogHoldoutBody(Constant(1), None, 0.5),
+        "blog release": BlogHoldoutRelease(0.25),
+    }
+    return [
+        *(value(name, part) for name, part in parts.items()),
+        answer("close to it", "holdout", SCHEMA, planned, body, close),
+        answer("far from it", "holdout", SCHEMA, planned, body, told),
+        answer("between", "holdout", SCHEMA, between, HoldoutBody(Constant(1), 500), told),
+    ], [
+        bad(
+            "an estimate outside of the plan's range",
+            "answer",
+            {
+                "kind": "holdout",
+                "schema": encode(SCHEMA),
+                "planned": encode(between),
+                "turn": 0,
+                "body": encode(body),
+                "release": encode(told),
+            },
+            "content",
+            "between",
+            "745 of 1000, where the plan says 300 to 700",
+            RefusalCode.BAD_QUERY,
+        )
+    ]
+
+
+def sample():
+    """A planned sample on all three kinds of axes, its body and a release."""
+    axes = (NumberAxis("age", 18, 90, 300, 45.0, 12.5), NumberAxis("x", -1, 1, 2), LevelAxis("sex"), LevelAxis("sick"))
+    planned = PlannedSample(records=2, epsilon=Rational(1, 20), axes=axes, rounds=2, learner="naive_bayes", batch=0)
+    release = SampleRelease(bytes([43, 1, 1, 0, 1, 0, 0, 0, *bytes(8)]))
+    second = structs.replace(planned, version=2)
+    schema = Schema((*SCHEMA.attributes, NumericAttribute("x", -1, 1)), SCHEMA.label, SCHEMA.classes)
+    return [
+        value("planned", planned),
+        value("planned version 2", second),
+        value("body", SampleBody()),
+        value("release", release),
+        answer("two records", "sample", schema, planned, SampleBody(), release),
+        answer("two records, version 2", "sample", schema, second, SampleBody(), release),
+    ], []
 
 
 def statistic():
@@ -475,191 +672,75 @@ def statistic():
         "aggregate_median": (AggregateMedian(50, Rational(2, 1)), mean, (47,)),
         "features": (Features(2, 3, Rational(6, 1)), chosen, (1, 0)),
     }
-    return {
-        name: {
-            "planned": encode(PlannedStatistic(method=method)).hex(),
-            "body": encode(StatisticBody((item,))).hex(),
-            "release": encode(StatisticRelease(np.array(numbers, "<i8").tobytes())).hex(),
-            "numbers": list(numbers),
-            "cost": str(QUERY_KINDS.cost(PlannedStatistic(method=method), 1)),
-        }
-        for name, (method, item, numbers) in cases.items()
-    }
-
-
-class Stream:
-    """Random bytes that are known: SHA-256 of a seed and a counter."""
-
-    def __init__(self, seed):
-        self.seed, self.drawn = seed, 0
-
-    def __call__(self, size):
-        blocks = range(self.drawn, self.drawn + -(-size // 32))
-        self.drawn = blocks.stop
-        return b"".join(digest(self.seed + block.to_bytes(8, "big")) for block in blocks)[:size]
-
-
-def secure_sum():
-    """A round of four curators, of whom the third falls silent after it dealt: every body and release, and the sum."""
-    keys = sorted((SigningKey.from_seed(bytes([number]) * 32) for number in range(11, 15)), key=lambda key: key.public)
-    planned = PlannedSecureCounts(
-        release="mass",
-        partitions=1,
-        scale=Rational(30, 1),
-        turns=5,
-        participants=tuple(key.public for key in keys),
-        colluders=1,
-        dropouts=1,
-    )
-    group, sent = planned.group(LABEL), AskKeys(encode(BODIES["constant"]), bytes(range(16)))
-    question = question_digest(LEARNER.public, Turn(planned), sent)
-    machine = Aggregator(group, question, 2)
-    entropies = [Stream(bytes([index])) for index in range(4)]
-    steps = []
-
-    def turn(asked, answer):
-        """Each answers what it is asked; what is sent and released, by index."""
-        released = {index: answer(index, body) for index, body in asked.items()}
-        hexadecimal = [{index: encode(each).hex() for index, each in side.items()} for side in (asked, released)]
-        steps.append(dict(zip(("bodies", "releases"), hexadecimal, strict=True)))
-        return released
-
-    states = {}
-
-    def signing(index):
-        return lambda type_name, payload: keys[index].sign(statement_bytes(LABEL, type_name, payload))
-
-    def begin(index, body):
-        identity = planned.participants[index]
-        card, states[index] = participant.begin(
-            group, identity, question, 2, entropy=entropies[index], sign=signing(index)
+    return [
+        answer(
+            name,
+            "statistic",
+            SCHEMA,
+            PlannedStatistic(method=method),
+            StatisticBody((item,)),
+            StatisticRelease(np.array(numbers, "<i8").tobytes()),
         )
-        return card
-
-    def deal(index, body):
-        sealed, states[index] = participant.share(group, states[index], body.cards, entropy=entropies[index])
-        return SealedShares(sealed)
-
-    def mask(index, body):
-        values = np.array([index + 1, -(2**40)], np.int64)
-        words, states[index] = participant.mask(states[index], body.dealers, body.shares, values)
-        return MaskedCounts(words.astype("<u8").tobytes())
-
-    def agree(index, body):
-        signature, states[index] = participant.agree(states[index], body.survivors, sign=signing(index))
-        return Agreement(signature)
-
-    cards = machine.take_cards(turn(dict.fromkeys(range(4), sent), begin))
-    sealed = turn(dict.fromkeys(range(4), RelayCards(cards)), deal)
-    dealt = machine.take_shares({index: each.shares for index, each in sealed.items()})
-    survivors = [0, 1, 3]
-    masked = turn({index: RelayShares(*dealt[index], sent.counts, sent.nonce) for index in survivors}, mask)
-    listed = machine.take_masked({index: as_words(each.words) for index, each in masked.items()})
-    signed = turn(dict.fromkeys(survivors, ProposeSurvivors(listed)), agree)
-    agreements = machine.take_agreements({index: each.signature for index, each in signed.items()})
-    shown = turn(
-        dict.fromkeys(survivors, OpenSum(listed, agreements)),
-        lambda index, _: Revealed(participant.reveal(states[index])),
-    )
-    opened = machine.take_revealed({index: each.shares for index, each in shown.items()})
-    return {
-        "participants": [key.hex() for key in planned.participants],
-        "learner": LEARNER.public.hex(),
-        "planned": encode(planned).hex(),
-        "question": question.hex(),
-        "turns": steps,
-        "survivors": list(opened.survivors),
-        "sum": opened.values.tolist(),
-    }
+        for name, (method, item, numbers) in cases.items()
+    ], []
 
 
 def models():
     """A plan, body and release of each method, what a unit of two records moves it by, and public randomness."""
-    told = {}
+    taken = []
     for name, (_, example) in AUDITED_KINDS.audits["model"].examples().items():
-        asked = example.ask(2)
-        planned, (body,) = asked.planned, asked.bodies
-        count = sum(MODEL.lengths(Question(Turn(planned), decode(body, ModelBody), example.schema)))
-        told[name] = {
-            "schema": encode(example.schema).hex(),
-            "planned": encode(planned).hex(),
-            "body": body.hex(),
-            "release": encode(ModelRelease(b"".join(n.to_bytes(8, "little") for n in range(count)))).hex(),
-            "sensitivity": planned.sensitivity(2),
-        }
+        questions = example.ask(2)
+        planned, (body,) = questions.planned, questions.bodies
+        read = decode(body, ModelBody)
+        count = sum(MODEL.lengths(Question(Turn(planned), read, example.schema)))
+        release = ModelRelease(b"".join(n.to_bytes(8, "little") for n in range(count)))
+        taken.append(answer(name, "model", example.schema, planned, read, release, sensitivity=planned.sensitivity(2)))
     (tree,) = random_trees(FeatureMap((NumericFeature("age", 0.0, 1.0, 0.0),)), 1, 3, 4096, 9)
-    return {
-        "methods": told,
-        "words": words(9, "trees", 4).tolist(),
-        "tree": tree.table.tolist(),
-        "frequencies": frequencies(9, 2, 3).astype(int).tolist(),
-        "cosines": cosines(100, 3)[::512].astype(int).tolist(),
+    drawn = {
+        "words": ({"seed": 9, "purpose": "trees", "count": 4}, words(9, "trees", 4).tolist()),
+        "tree": ({"seed": 9, "features": 1, "depth": 3, "step": 4096}, tree.table.tolist()),
+        "frequencies": ({"seed": 9, "features": 2, "count": 3}, frequencies(9, 2, 3).astype(int).tolist()),
+        "cosines": ({"turns": 100, "count": 3, "every": 512}, cosines(100, 3)[::512].astype(int).tolist()),
     }
+    return [
+        *taken,
+        *(
+            good(name, "randomness", {"of": name, **given}, {"numbers": numbers})
+            for name, (given, numbers) in drawn.items()
+        ),
+    ], []
 
 
-def sample():
-    """A planned sample on all three kinds of axes, its body and a release."""
-    axes = (NumberAxis("age", 18, 90, 300, 45.0, 12.5), NumberAxis("x", -1, 1, 2), LevelAxis("sex"), LevelAxis("sick"))
-    planned = PlannedSample(records=2, epsilon=Rational(1, 20), axes=axes, rounds=2, learner="naive_bayes", batch=0)
-    release = SampleRelease(bytes([43, 1, 1, 0, 1, 0, 0, 0, *bytes(8)]))
-    second = structs.replace(planned, version=2)
-    told = {"planned": planned, "planned_version_2": second, "body": SampleBody(), "release": release}
-    return {name: encode(one).hex() for name, one in told.items()}
+FILES = {
+    "keys": (keys, "Ed25519 keys, and public keys under which anybody could sign."),
+    "envelopes": (envelopes, "Signed envelopes: the messages of one study, the signed bytes and the digests."),
+    "identities": (identities, "Identity cards as texts, with their fingerprints."),
+    "schemas": (schemas, "Schemas of records, as a card shows them."),
+    "plans": (plans, "Plans and their exact costs."),
+    "counts": (counts, "The query kind counts: questions, releases, and questions that a curator refuses."),
+    "secure_counts": (
+        vector_evidence.secure_counts,
+        "The query kind secure_counts: a sum of four curators in five turns.",
+    ),
+    "holdout": (holdout, "The query kind holdout, and a simulation's blog_holdout."),
+    "sample": (sample, "The query kind sample."),
+    "model": (models, "The query kind model, and the public randomness of its methods."),
+    "statistic": (statistic, "The query kind statistic."),
+    "refusals": (refusals, "What each refusal means to the learner that gets it."),
+    "receipts": (vector_evidence.receipts, "Receipts: what a curator signs about its ledger."),
+    "transcripts": (vector_evidence.transcripts, "Whole exchanges of one learner with one curator, replayed."),
+    "ledgers": (vector_evidence.ledgers, "Entries and exports of ledgers: chain, heads, charges."),
+    "journals": (vector_evidence.journals, "The journal of a learner's study."),
+}
 
 
-def holdout():
-    """A planned holdout, a question, both answers; and what a simulation's `blog_holdout` asks and answers."""
-    planned = PlannedHoldout(
-        turns=500,
-        answers=3,
-        resolution=1000,
-        threshold=60,
-        threshold_scale=Rational(20_000, 3),
-        comparison_scale=Rational(80_000, 9),
-        count_scale=Rational(8, 1),
-    )
-    told = {
-        "planned": planned,
-        "planned_between": structs.replace(planned, least_estimate=300, most_estimate=700),
-        "body": HoldoutBody(Constant(1), 745),
-        "close": HoldoutRelease(2, None),
-        "counts": HoldoutRelease(3, (-7, 2**40)),
-        "blog_planned": PlannedBlogHoldout(turns=2, tolerance=Rational(1, 25), records=1000),
-        "blog_body": BlogHoldoutBody(Constant(1), None, 0.5),
-        "blog_release": BlogHoldoutRelease(0.25),
-    }
-    return {name: encode(one).hex() for name, one in told.items()}
-
-
-def identity():
-    """Identity cards as texts, their fingerprints, and texts that are none."""
-    first = IdentityCard(role="learner", name="Ann Müller", contact="ann@example.org", key=LEARNER.public, issued=1000)
-    chain = (succession(LEARNER, SUCCESSOR.public, "learner", 2000),)
-    second = IdentityCard(
-        role="learner", name="Ann", organisation="B", key=SUCCESSOR.public, issued=2000, until=9000, successions=chain
-    )
-    ward = IdentityCard(role="curator", name="ward", key=CURATOR.public, issued=1000)
-    cards = {"first": (first, LEARNER), "successor": (second, SUCCESSOR), "curator": (ward, CURATOR)}
-    written = {name: write_identity(card, key) for name, (card, key) in cards.items()}
-    foreign = IdentityCard(role="learner", name="Eve", key=LEARNER.public, issued=1000)
-    stolen = IdentityCard(role="curator", name="ward", key=SUCCESSOR.public, issued=2000, successions=chain)
-    bad = {
-        "signed by another key": armour(sign_payload(TYPE, encode(foreign), CURATOR, LABEL_OF_CARDS)),
-        "signed as a message": armour(sign_payload(TYPE, encode(first), LEARNER, LABEL)),
-        "of another type": armour(sign_payload("card", encode(first), LEARNER, LABEL_OF_CARDS)),
-        "with a succession in another role": armour(sign_payload(TYPE, encode(stolen), SUCCESSOR, LABEL_OF_CARDS)),
-        "cut short": written["first"].replace(written["first"].splitlines()[2] + "\n", ""),
-        "without an end": written["first"].split("-----END")[0],
-        "twice": written["first"] * 2,
-        "nothing": "",
-    }
-    return {
-        "label": LABEL_OF_CARDS,
-        "seeds": {name: seed.hex() for name, seed in SEEDS.items()},
-        "fingerprints": {name: fingerprint(card.role, card.key) for name, (card, _) in cards.items()},
-        "cards": written,
-        "bad": bad,
-    }
+def vectors():
+    """File name -> content."""
+    told = {}
+    for name, (make, about) in FILES.items():
+        taken, refused = make()
+        told[f"{name}.json"] = {"format": "expril vectors 1", "about": about, "good": taken, "bad": refused}
+    return told
 
 
 def text(content):
@@ -667,6 +748,7 @@ def text(content):
 
 
 if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     for name, content in vectors().items():
-        (HERE / name).write_text(text(content), encoding="utf-8")
-        sys.stdout.write(f"{HERE / name}\n")
+        (folder / name).write_text(text(content), encoding="utf-8")
+        sys.stdout.write(f"{folder / name}\n")

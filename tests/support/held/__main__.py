@@ -128,7 +128,7 @@ class Tree:
     def wire(self) -> None:
         """Vectors, as this commit's generator writes them."""
         shutil.copytree(self.tree / "tests" / "protocol" / "vectors", self.out / "vectors")
-        self.run("wire", "vectors/generate.py")
+        self.run("wire", "vectors/generate.py", "vectors")
 
 
 def told(path: Path) -> list[str]:
