@@ -26,8 +26,16 @@ from protocol.identity import LABEL as CARD_LABEL
 from protocol.identity import IdentityCard, fingerprint, succession, write_identity
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
 from protocol.ledger.checkpoints import make_checkpoint, sign_checkpoint
-from protocol.ledger.entries import Entry, EntryKind, encode_entry, entry_hash, head_bytes, ledger_terms, sign_head
-from protocol.ledger.entries import GENESIS
+from protocol.ledger.entries import (
+    GENESIS,
+    Entry,
+    EntryKind,
+    encode_entry,
+    entry_hash,
+    head_bytes,
+    ledger_terms,
+    sign_head,
+)
 from protocol.ledger.exports import encode_export
 from protocol.ledger.merkle import Tree
 from protocol.limits import Limits
@@ -84,8 +92,8 @@ def told(**parts):
     pieces = []
     for name, value in parts.items():
         text = hexed(value) if isinstance(value, bytes) else str(value)
-        name = name.replace("_", " ")
-        pieces.append(f"{name}: {text}" if len(text) + len(name) < WIDTH and "\n" not in text else f"{name}:\n{text}")
+        short = len(text) + len(name) < WIDTH and "\n" not in text
+        pieces.append(f"{name.replace('_', ' ')}:{' ' if short else chr(10)}{text}")
     return "\n".join(pieces)
 
 
@@ -95,7 +103,9 @@ class _Study:
     def __init__(self):
         self.envelopes, self.payloads, self.receipts = {}, {}, {}
         self.transcript, self.last_reply, self.spent = Transcript(), NO_DIGEST, "0"
-        limits = Limits(kinds={"counts": {"release_kinds": ["error_correct"], "cells": 1000, "partitions": 10, "parameters": 1000}})
+        limits = Limits(
+            kinds={"counts": {"release_kinds": ["error_correct"], "cells": 1000, "partitions": 10, "parameters": 1000}}
+        )
         self.ask("card_request", CardRequest, 0)
         self.answer(
             "card",
@@ -201,21 +211,34 @@ def _values():
         return names.get(value, repr(value)) if isinstance(value, bool | None) else _json(value)
 
     lines = [f"{name(value)}: {encode(value).hex()}" for value in others]
-    for length in (31, 32, 256):
-        lines.append(f"text of {length} letters a begins: {encode('a' * length)[: 1 + (length > 31) + (length > 255)].hex()}")
+    heads = {31: 1, 32: 2, 256: 3}
+    lines += [f"text of {size} letters a begins: {encode('a' * size)[:head].hex()}" for size, head in heads.items()]
     yield "values", "\n".join(lines)
-    yield "rational", "\n".join(f"{r.numerator}/{r.denominator}: {encode(r).hex()}" for r in (Rational(30, 1), Rational(1000, 3)))
+    yield (
+        "rational",
+        "\n".join(f"{r.numerator}/{r.denominator}: {encode(r).hex()}" for r in (Rational(30, 1), Rational(1000, 3))),
+    )
     yield "plan", told(query=encode(PLANNED), plan=encode(Plan.of([PLANNED])))
     yield "counts", told(body=encode(BODY), release=encode(RELEASE), numbers=", ".join(map(str, NUMBERS)))
     scales = (Fraction(30), Fraction(1, 10), Fraction(1000, 3), Fraction(1, 3), Fraction(2**32 - 1, 7))
     yield (
         "scales",
-        "\n".join(f"{s}: {float_not_below(s).hex()}{'' if Fraction(float_not_below(s)) == s else ' (above)'}" for s in scales),
+        "\n".join(
+            f"{s}: {float_not_below(s).hex()}{'' if Fraction(float_not_below(s)) == s else ' (above)'}" for s in scales
+        ),
     )
 
 
 def _json(value):
-    return {(): "[]", (1, "a"): '[1, "a"]'}.get(value) if isinstance(value, tuple) else '{"a": 1}' if isinstance(value, dict) else f'"{value}"' if isinstance(value, str) else str(value)
+    return (
+        {(): "[]", (1, "a"): '[1, "a"]'}.get(value)
+        if isinstance(value, tuple)
+        else '{"a": 1}'
+        if isinstance(value, dict)
+        else f'"{value}"'
+        if isinstance(value, str)
+        else str(value)
+    )
 
 
 def _cards():

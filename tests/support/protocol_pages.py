@@ -5,17 +5,13 @@ its meaning, which people write. The command puts into the pages what the code s
 """
 
 import re
-from pathlib import Path
 
 import msgspec
 from msgspec import inspect
 
-from curator_node.daemon import folder
-from expril.audit.kinds import AUDITED_KINDS
 from learner_node.carriers import journal
-from protocol import carriage, codec, envelopes, identity, limits, messages, plans, rationals, schema
-from protocol.kinds import QUERY_KINDS, counts, holdout, model, models, sample, secure_counts, statistic
-from protocol.kinds.statistics import methods as statistic_methods
+from protocol import codec, envelopes, identity, limits, messages, plans, rationals, schema
+from protocol.kinds import QUERY_KINDS, counts, holdout, model, sample, secure_counts, statistic
 from protocol.ledger import checkpoints, entries, exports
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
@@ -45,6 +41,7 @@ ROOTS = (
     *(struct for structs in BODIES.values() for struct in structs),
 )
 """Everything on the wire is reached from these."""
+LIMITS_OF_KINDS = {kind.limits.__name__ for kind in QUERY_KINDS.values()}
 PATTERNS = {rationals.AMOUNT_PATTERN: "amount", rf"{rationals.AMOUNT_PATTERN}|^\Z": "amount or empty text"}
 MISSING = "?"
 
@@ -91,51 +88,61 @@ def extent(least, most, unit=""):
 
 def words(kind):
     """A type as the pages write it."""
-    match kind:
-        case inspect.StructType():
-            return f"`{kind.cls.__name__}`"
-        case inspect.UnionType():
-            inner = [item for item in kind.types if not isinstance(item, inspect.NoneType)]
-            unset = "unset" in str(kind.types).lower()
-            inner = [item for item in inner if "Unset" not in type(item).__name__]
-            text = " or ".join(dict.fromkeys(words(item) for item in inner))
-            return f"{text} or nil" if kind.includes_none else text if not unset else text
-        case inspect.IntType():
-            least = kind.ge if kind.gt is None else kind.gt + 1
-            most = kind.le if kind.lt is None else kind.lt - 1
-            return ", ".join(filter(None, ("int", extent(least, most))))
-        case inspect.StrType():
-            if kind.pattern in PATTERNS:
-                return PATTERNS[kind.pattern]
-            size = extent(kind.min_length, kind.max_length, " characters")
-            pattern = f"`{kind.pattern}`" if kind.pattern else ""
-            return ", ".join(filter(None, ("text", size, pattern)))
-        case inspect.BytesType():
-            return ", ".join(filter(None, ("bytes", extent(kind.min_length, kind.max_length))))
-        case inspect.FloatType():
-            return "float"
-        case inspect.BoolType():
-            return "bool"
-        case inspect.VarTupleType() | inspect.ListType():
-            return ", ".join(filter(None, (f"array of {_in(kind.item_type)}", extent(kind.min_length, kind.max_length))))
-        case inspect.TupleType():
-            return f"pair ({', '.join(words(item) for item in kind.item_types)})"
-        case inspect.DictType():
-            return f"map of {_in(kind.key_type)} to {_in(kind.value_type)}"
-        case inspect.LiteralType():
-            return " or ".join(f"`{value}`" for value in kind.values)
-        case inspect.EnumType():
-            return "text, one of the kinds below"
-        case inspect.RawType() | inspect.AnyType():
-            return "any value"
-        case inspect.NoneType():
-            return "nil"
-    raise TypeError(f"no words for {kind}")
+    name = next((name for name in WORDS if isinstance(kind, getattr(inspect, name))), None)
+    if name is None:
+        raise TypeError(f"no words for {kind}")
+    return WORDS[name](kind)
+
+
+def _joined(*parts):
+    return ", ".join(filter(None, parts))
+
+
+def _union(kind):
+    inner = [item for item in kind.types if isinstance(item, inspect.Type) and not isinstance(item, inspect.NoneType)]
+    text = " or ".join(dict.fromkeys(words(item) for item in inner))
+    return f"{text} or nil" if kind.includes_none else text
+
+
+def _int(kind):
+    least = kind.ge if kind.gt is None else kind.gt + 1
+    return _joined("int", extent(least, kind.le if kind.lt is None else kind.lt - 1))
+
+
+def _text(kind):
+    if kind.pattern in PATTERNS:
+        return PATTERNS[kind.pattern]
+    pattern = f"`{kind.pattern}`" if kind.pattern else ""
+    return _joined("text", extent(kind.min_length, kind.max_length, " characters"), pattern)
+
+
+def _array(kind):
+    return _joined(f"array of {_in(kind.item_type)}", extent(kind.min_length, kind.max_length))
 
 
 def _in(kind):
     text = words(kind)
     return f"({text})" if " " in text and not text.startswith("pair") else text
+
+
+WORDS = {
+    "StructType": lambda kind: f"`{kind.cls.__name__}`",
+    "UnionType": _union,
+    "IntType": _int,
+    "StrType": _text,
+    "BytesType": lambda kind: _joined("bytes", extent(kind.min_length, kind.max_length)),
+    "FloatType": lambda _: "float",
+    "BoolType": lambda _: "bool",
+    "VarTupleType": _array,
+    "ListType": _array,
+    "TupleType": lambda kind: f"pair ({', '.join(_in(item) for item in kind.item_types)})",
+    "DictType": lambda kind: f"map of {_in(kind.key_type)} to {_in(kind.value_type)}",
+    "LiteralType": lambda kind: " or ".join(f"`{value}`" for value in kind.values),
+    "EnumType": lambda _: "text, one of the kinds below",
+    "RawType": lambda _: "any value",
+    "AnyType": lambda _: "any value",
+}
+"""Name of a type of msgspec's -> its words."""
 
 
 def default(field, *, omits):
@@ -148,7 +155,11 @@ def default(field, *, omits):
     value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     if value is None:
         return "nil"
-    return {(): "empty array", "": "empty text"}.get(value) or f"`{value}`"
+    if isinstance(value, tuple) and value:
+        return "all known ones"
+    return {(): "empty array", "": "empty text"}.get(value) or (
+        number(value) if isinstance(value, int) else f"`{value}`"
+    )
 
 
 def fields(title):
@@ -159,7 +170,8 @@ def fields(title):
     by_name = {field.encode_name: field for field in struct.fields}
     order = [field for field in struct.cls.__struct_encode_fields__ if field not in shared]
     rows = [] if struct.tag is None or base else [(f"`{struct.tag_field}`", f"`{struct.tag}`", "")]
-    omits = struct.cls.__struct_config__.omit_defaults
+    # A card holds limits as a map of any values, so there an absent one is read as its default.
+    omits = struct.cls.__struct_config__.omit_defaults or name in LIMITS_OF_KINDS
     rows += [(f"`{item}`", words(by_name[item].type), default(by_name[item], omits=omits)) for item in order]
     return ("field", "type", "default"), rows
 
@@ -190,6 +202,12 @@ LABELS = {
     "sealing of a kept state": "expril/2 kept state",
     "transcript": "expril/2 transcript",
     "run's index": "expril/2 run index",
+    "claim package": "expril/2 audit package manifest",
+    "learner's study": "expril/2 study",
+    "mark": "expril/2 mark 2",
+    "older mark": "expril/2 mark",
+    "blocks of records": "expril/2 blocks",
+    "version of the records": "expril/2 data version",
     "derived secrets": "expril/1 ",
     "public randomness": "expril/1 public randomness ",
 }
@@ -283,7 +301,9 @@ def kinds(_title):
 def transitions(_title):
     """States of a study, events, and the state after each."""
     rows = [
-        (f"`{state}`", f"`{event}`", f"`{after}`") for state, steps in TRANSITIONS.items() for event, after in steps.items()
+        (f"`{state}`", f"`{event}`", f"`{after}`")
+        for state, steps in TRANSITIONS.items()
+        for event, after in steps.items()
     ]
     return ("state", "event", "state after"), rows
 
@@ -294,10 +314,9 @@ def partitions(_title):
 
 
 def estimators(_title):
-    """Names of estimators, numbers of attributes, and what they estimate."""
+    """Names of estimators and numbers of attributes."""
     table = statistic.ESTIMATORS
-    rows = [(f"`{name}`", extent(item.fewest, item.most), item.about) for name, item in table.items()]
-    return ("estimator", "attributes", "what"), rows
+    return ("estimator", "attributes"), [(f"`{name}`", extent(item.fewest, item.most)) for name, item in table.items()]
 
 
 TABLES = {
