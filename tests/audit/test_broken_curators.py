@@ -67,7 +67,7 @@ PARTS = {
 @pytest.mark.parametrize("name", HOLDOUTS)
 def test_a_broken_holdout_is_a_violation(name):
     broken = changed(holdout, *HOLDOUTS[name]).HOLDOUT
-    result = audit_kind("holdout", answerers={**ANSWERERS, "holdout": broken})
+    result = audit_kind("holdout", draws=1_000, answerers={**ANSWERERS, "holdout": broken})
     assert result.violation, result.verdict
 
 
@@ -82,5 +82,5 @@ def test_a_broken_part_of_an_answerer_is_a_violation(name, monkeypatch):
         for function in ("smooth_sensitivity", "keep"):
             if hasattr(module, function):
                 monkeypatch.setattr(module, function, getattr(broken, function))
-    result = audit_kind(audited, draws=20_000)
+    result = audit_kind(audited, draws=10_000)
     assert result.violation, result.verdict

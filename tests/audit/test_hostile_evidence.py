@@ -318,7 +318,7 @@ def test_a_hostile_database(script, run):
         assert command(*reader, path)[0] in (1, 2)
 
 
-@pytest.mark.parametrize("entries", [1000, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("entries", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_ledger_that_hands_over_and_halts_again_and_again(entries, tmp_path):
     """Nobody's key is needed for a chain of hashes; its cost was the square of its length."""
     pairs, previous = [], GENESIS
@@ -524,7 +524,7 @@ def test_a_changed_file_is_refused_or_read(readers, kind, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_many_changed_files_are_refused_or_read(readers, kind, data):
     fuzz(readers, kind, data)
@@ -538,7 +538,7 @@ PLACES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_run_with_a_changed_file_is_audited_to_its_end(name, honest, tmp_path_factory, data):
     run = tmp_path_factory.getbasetemp() / "changed"
