@@ -179,6 +179,11 @@ class Curator:
         self._in_hand: set[bytes] = set()
 
     @property
+    def kinds(self) -> Kinds:
+        """The query kinds that it can answer."""
+        return self._kinds
+
+    @property
     def policy(self) -> Policy:
         """The policy that is in force now."""
         return self._terms.policy
@@ -206,9 +211,11 @@ class Curator:
 
         Raises:
             ConfigurationError: a curator could not be made with this policy; or its answers would be private in another
-                way; or it newly allows a method that is private only up to some number of records. In the last two
-                cases the curator must be started anew.
+                way; or it names other plug-ins; or it newly allows a method that is private only up to some number of
+                records. In the last three cases the curator must be started anew.
         """
+        if policy.plug_ins != self.policy.plug_ins:
+            raise ConfigurationError("plug-ins are loaded when the curator starts; stop it, start it")
         terms = settled_terms(policy, self._kinds, self._noise)
         bounds = partial(record_bounds, answerers=self._answerers)
         if bounds(terms.limits).keys() - bounds(self._terms.limits).keys():

@@ -15,6 +15,7 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.limits import Limits
 from protocol.mistakes import first_repeated
+from protocol.plug_ins import PlugIn
 from protocol.query_kind import Kinds
 from protocol.rationals import parse_rational
 from protocol.strict_toml import read_toml
@@ -86,6 +87,8 @@ def written_instant(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+POLICY_NAME = "policy"
+"""What errors call a policy whose file is not known."""
 LARGE_CAP = 100
 """A steward is warned of such a cap: an answer may be e^100 times as likely with a record as without it."""
 
@@ -139,6 +142,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # most bytes of stored replies; those of ended studies are dropped first
     reply_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**50)] = 2**30
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024  # most memory for encoded workloads
+    # packages of others whose query kinds and partitions it may use, by version and digest; nothing else is loaded
+    plug_ins: Annotated[tuple[PlugIn, ...], msgspec.Meta(max_length=100)] = ()
     simulation: bool = (
         False  # True only inside a simulation: allows noise from a seed, and a simulation's `paper_ratio`
     )
@@ -200,16 +205,17 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return parse_rational(self.least_cost)
 
 
-def read_policy(text: str, *, where: str = "policy", kinds: Kinds | None = QUERY_KINDS) -> Policy:
+def read_policy(text: str, *, where: str = POLICY_NAME, kinds: Kinds | None = QUERY_KINDS) -> Policy:
     """Parse a policy file. ConfigurationError names a wrong key and suggests the right one.
 
     Args:
         text: the TOML.
         where: name of the file for errors.
-        kinds: the query kinds that it may allow; None leaves their limits unread.
+        kinds: the query kinds that it may allow; None leaves their limits unread, and so does a policy with plug-ins,
+            whose kinds are known once these are loaded (`curator_node.plug_ins.check_policy`).
     """
     policy = read_toml(text, Policy, where=where)
-    if kinds is not None:
+    if kinds is not None and not policy.plug_ins:
         settled_limits(policy, kinds, where=where)
     return policy
 
@@ -223,7 +229,7 @@ def doubts_about(policy: Policy) -> tuple[str, ...]:
     )
 
 
-def settled_limits(policy: Policy, kinds: Kinds, *, where: str = "policy") -> Limits:
+def settled_limits(policy: Policy, kinds: Kinds, *, where: str = POLICY_NAME) -> Limits:
     """The policy's limits with every default written out, as its card shows them.
 
     Raises:

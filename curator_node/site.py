@@ -42,6 +42,7 @@ from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.plug_ins import check_policy, plugged, remarks_on
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.records.databases import SOURCE
 from curator_node.records.dataset import PrivateDataset, StewardWarning
@@ -51,7 +52,7 @@ from curator_node.steward import enrolment, keyring
 from protocol.envelopes import SigningKey
 from protocol.errors import ConfigurationError
 from protocol.ledger.entries import LedgerCorruptError
-from protocol.query_kind import Kinds
+from protocol.plug_ins import written_plug_ins
 
 _LINE = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{32})\n")
 
@@ -156,7 +157,7 @@ class Site:
         """
         with self.curator.lock:
             self.ledger.refresh(self._clock())
-            return standing_of(self.ledger.account, self.policy)
+            return standing_of(self.ledger.account, self.policy, self.curator.kinds)
 
     def waiting(self) -> int:
         """How many studies wait for the steward. Entries of other processes are read first.
@@ -256,10 +257,11 @@ def policy_of(folder: Path, answerers: Mapping[str, Answerer] = ANSWERERS) -> Po
     """The policy of a site's folder with its enrolled learners, as the files stand there now.
 
     Raises:
-        ConfigurationError: a file is absent or wrong.
+        ConfigurationError: a file is absent or wrong, or a plug-in is not what the policy names.
     """
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
-    return enrolment.read_policy_of(folder, kinds=kinds)
+    policy = enrolment.read_policy_of(folder, kinds=None)
+    check_policy(policy, answerers, where=str(folder / POLICY))
+    return policy
 
 
 def records_of(folder: Path) -> Path:
@@ -303,7 +305,7 @@ def create_site(
     Raises:
         ConfigurationError: the folder holds a key or a ledger already, a text is wrong, or a file cannot be written.
     """
-    read_policy(policy, where=POLICY)
+    check_policy(read_policy(policy, where=POLICY, kinds=None), where=POLICY)
     read_schema_file(schema, where=SCHEMA)
     identity = bytes.fromhex(write_key(folder / KEY, key))
     create_ledger_file(folder / LEDGER, read_key(folder / KEY), now=clock(), note=note)
@@ -338,7 +340,7 @@ def assemble_site(
     entropy: Callable[[int], bytes] = secrets.token_bytes,
     answerers: Mapping[str, Answerer] = ANSWERERS,
 ) -> Site:
-    """Put the parts of a curator together; every curator is made here.
+    """Put the parts of a curator together; every curator is made here, and here its plug-ins are loaded and entered.
 
     Args:
         dataset: its private records.
@@ -353,7 +355,7 @@ def assemble_site(
 
     Raises:
         ConfigurationError: the noise is seeded, but the policy does not say `simulation = true`; or the ledger was kept
-            for another privacy unit, or for releases that were not private.
+            for another privacy unit, or for releases that were not private; or a plug-in is not what the policy names.
     """
     curator = Curator(
         dataset=dataset,
@@ -363,9 +365,10 @@ def assemble_site(
         clock=clock,
         noise=OpenDPNoise() if noise is None else noise,
         entropy=entropy,
-        answerers=answerers,
+        answerers=plugged(policy, answerers),
     )
-    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy)), _clock=clock)
+    ledger.use_plug_ins(written_plug_ins(policy.plug_ins), clock())
+    return Site(curator, ledger, (*dataset.warnings, *doubts_about(policy), *remarks_on(policy)), _clock=clock)
 
 
 def temporary_site(

@@ -81,6 +81,10 @@ class QueryKind(ABC):
     state_bytes: ClassVar[int] = 0  # most bytes that its answerer keeps of a study between turns; 0: it keeps nothing
     by_default: ClassVar[bool] = False  # whether a policy that names no kind allows it
 
+    def with_partitions(self, partitions: Sequence[type[Any]]) -> "QueryKind":
+        """This kind as it reads bodies that may also hold these types of partitions, of packages of others."""
+        return self
+
     def check_planned(self, planned: Any) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if a query breaks a rule."""
 

@@ -34,6 +34,7 @@ from protocol.ledger.entries import (
 )
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
+from protocol.plug_ins import are_plug_ins
 from protocol.rationals import parse_amount, plus, total_of
 from protocol.transitions import Event, State, advance
 
@@ -62,6 +63,8 @@ class Account(Trail):
     halted: bool = False  # whether the curator has stopped
     # (index, name) of the snapshots of records that were served, in order
     data: list[tuple[int, str]] = field(default_factory=list)
+    # (index, `written_plug_ins`) of the packages of others that were in use, in order; empty: never any
+    plug_ins: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def next_index(self) -> int:
@@ -89,9 +92,9 @@ class Account(Trail):
         return sum(self.reserved.values(), ZERO)
 
     @property
-    def under(self) -> tuple[str, str]:
-        """The terms and the name of the served records ("" for none), which a steward's decision refers to."""
-        return self.terms, self.data[-1][1] if self.data else ""
+    def under(self) -> tuple[str, str, str]:
+        """The terms, the name of the served records and the plug-ins ("" for none), to which a decision refers."""
+        return self.terms, self.data[-1][1] if self.data else "", self.plug_ins[-1][1] if self.plug_ins else ""
 
     def remaining(self, learner: bytes, cap: Fraction, total_cap: Fraction, name: str = "") -> Fraction:
         """Epsilon that a learner may still reserve: the rest of its own cap, or of the total cap if that is less.
@@ -169,8 +172,9 @@ class Account(Trail):
                 approved = entry.kind is EntryKind.APPROVE
                 word = (entry.index, entry.at, approved, entry.expires_at)
                 self.decisions[entry.request] = Decision(*word, amount, self.under)
-            case EntryKind.DATA:
-                self.data.append((entry.index, entry.note))
+            case EntryKind.DATA | EntryKind.PLUG_INS:
+                noted = self.data if entry.kind is EntryKind.DATA else self.plug_ins
+                noted.append((entry.index, entry.note))
         self.head = head
         self.hashes.append(head)
         self.totals.append(self.total_spent)
@@ -181,7 +185,7 @@ class Account(Trail):
         if (entry.kind is EntryKind.OPEN) != (entry.index == 0):
             return "opens a ledger twice, or comes before it is opened"
         match entry.kind:
-            case EntryKind.START | EntryKind.DATA:
+            case EntryKind.START | EntryKind.DATA | EntryKind.PLUG_INS:
                 return self._complaint_of_note(entry)
             case EntryKind.RESERVE:
                 return self._complaint_of_reserve(entry, amount)
@@ -230,6 +234,8 @@ class Account(Trail):
     def _complaint_of_note(self, entry: Entry) -> str:
         if entry.kind is EntryKind.DATA:
             return "" if DATA_VERSION.fullmatch(entry.note) else "names no records"
+        if entry.kind is EntryKind.PLUG_INS:
+            return "" if are_plug_ins(entry.note) else "names no plug-ins"
         return "" if self.terms in ("", entry.note) else "starts under other terms"
 
     def _complaint_of_reserve(self, entry: Entry, amount: Fraction) -> str:

@@ -327,6 +327,14 @@ class Ledger(Chain):
         self.append(decide, now)
         self.settle()
 
+    def use_plug_ins(self, plug_ins: str, now: int) -> None:
+        """Enter which packages of others are in use from now on, unless they are those last entered."""
+
+        def decide(account: Account) -> Entry | None:
+            return None if account.under[2] == plug_ins else self.entry(EntryKind.PLUG_INS, now, note=plug_ins)
+
+        self.append(decide, now)
+
     def enrol(self, key: bytes, name: str, now: int) -> bool:
         """Bind a key and its spending to an enrolled learner for ever. Returns whether it was not bound before.
 

@@ -127,7 +127,7 @@ class KeptState:
 class Decision:
     """The steward's decision on a proposal.
 
-    An approval holds for the cost, the terms and the records that the steward read.
+    An approval holds for the cost, the terms, the records and the plug-ins that the steward read.
     """
 
     index: int
@@ -135,14 +135,14 @@ class Decision:
     approved: bool  # otherwise it was declined
     until: int  # when an approved one is accepted no more
     cost: Fraction  # as the steward read it
-    under: tuple[str, str]  # `Account.under` when the steward read it
+    under: tuple[str, str, str]  # `Account.under` when the steward read it
 
     def allows(self, now: int) -> bool:
         """Whether this is an approval that still holds at a time."""
         return self.approved and now < self.until
 
-    def covers(self, cost: Fraction, under: tuple[str, str]) -> bool:
-        """Whether cost, terms and records are those that the steward read.
+    def covers(self, cost: Fraction, under: tuple[str, str, str]) -> bool:
+        """Whether cost, terms, records and plug-ins are those that the steward read.
 
         This is checked when a study is reserved, and not when a chain is read: older programs did not check it, and
         their ledgers stay readable. An auditor reports such entries.

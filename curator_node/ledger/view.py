@@ -61,6 +61,7 @@ class LedgerView:
             "findings": [{"entry": finding.index, "text": finding.text} for finding in self.findings],
             "halted": self.account.halted,
             "data": [{"entry": index, "version": version} for index, version in self.account.data],
+            "plug_ins": [{"entry": index, "packages": note.splitlines()} for index, note in self.account.plug_ins],
             "spent": _written(self.account.total_spent),
             "reserved": _written(self.account.total_reserved),
             "cap": None if self.policy is None else str(self.policy.total_cap),

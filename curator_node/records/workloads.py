@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from protocol.codec import encode
 from protocol.envelopes import digest
-from protocol.partitions import Partition
+from protocol.partitions import PARTITION_KINDS, Partition
 from protocol.records import Records
 
+_SHIPPED = frozenset(PARTITION_KINDS.values())
 LEAST_JOINT_CELLS = 256
 MOST_JOINT_CELLS = 16_384
 """Between these bounds a joint group has at most a quarter as many cells as there are records: summing up more cells
@@ -232,9 +233,19 @@ def _encoded_share(group: Sequence[Partition], sizes: tuple[int, ...], records: 
     joint = np.zeros(len(records), np.intp)
     for k, partition in zip(sizes, group, strict=True):
         joint *= k
-        joint += partition.cells(records)
+        joint += _cells(partition, k, records)
     joint *= 2
     return joint.astype(_code_type(sizes))
+
+
+def _cells(partition: Partition, k: int, records: Records) -> NDArray[np.intp]:
+    """The cell of each record. One of another's package sees attributes alone, and every record is in one of k cells.
+
+    So no outcome is counted that the release kind does not allow, and the sensitivity holds whatever it returns.
+    """
+    if type(partition) in _SHIPPED:
+        return partition.cells(records)
+    return np.clip(partition.cells(replace(records, further={})), 0, k - 1)
 
 
 def _count(groups: Groups, errors: NDArray[np.bool_]) -> Counts:

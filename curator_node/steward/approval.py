@@ -290,7 +290,7 @@ def _changes(proposal: WaitingProposal, account: Account, cost: Fraction) -> lis
     changes = (
         [] if word.cost == cost else [f"it cost at most {written(word.cost)} by then, and costs {written(cost)} now"]
     )
-    pairs = zip(("terms hold", "records are served"), word.under, account.under, strict=True)
+    pairs = zip(("terms hold", "records are served", "plug-ins are in use"), word.under, account.under, strict=True)
     changes += [f"other {subject} now" for subject, then, now in pairs if then != now]
     day = datetime.fromtimestamp(word.at, UTC).strftime("%Y-%m-%d %H:%M")
     since = "; ".join(changes) or "nothing but that the approval has ended"

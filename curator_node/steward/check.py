@@ -26,10 +26,10 @@ from curator_node.daemon.settings import (
     read_settings,
 )
 from curator_node.identities import Keys
-from curator_node.kinds import ANSWERERS
 from curator_node.ledger.checks import check as check_ledger
 from curator_node.ledger.marks import read_mark
 from curator_node.ledger.places import mark_path, place_text, read_store
+from curator_node.plug_ins import kinds_of, plugged, remarks_on
 from curator_node.policy import Policy, doubts_about
 from curator_node.records.dataset import unit_names
 from curator_node.records.files import read_records
@@ -41,12 +41,12 @@ from protocol.envelopes import LABEL
 from protocol.errors import ExprilError, RemoteProtocolError
 from protocol.feature_map import CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.hypotheses import Constant
-from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.ledger.entries import ledger_terms
 from protocol.messages import NOBODY
 from protocol.partitions import NearestCentre
+from protocol.plug_ins import installed_packages
 from protocol.query_kind import Kinds, KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import UnknownClassError
@@ -69,7 +69,7 @@ class TypicalQuestion(NamedTuple):
     refused: str  # why it would be, in words; empty where it would not
 
 
-def typical_questions(steward: SchemaFile, policy: Policy, kinds: Kinds = QUERY_KINDS) -> list[TypicalQuestion]:
+def typical_questions(steward: SchemaFile, policy: Policy, kinds: Kinds) -> list[TypicalQuestion]:
     """The questions of the default strategy for several numbers of cells, each at the cost of the whole cap."""
     return [
         _typical_question(release, cells, steward, policy, kinds)
@@ -196,7 +196,7 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
         if policy is not None and steward is not None and keys is not None:
             _records(report, path, steward, policy, keys)
     if policy is not None and steward is not None:
-        report.questions = typical_questions(steward, policy)
+        report.questions = typical_questions(steward, policy, kinds_of(policy))
         _questions(report, policy)
     if keys is not None:
         with report.stops("ledger"):
@@ -220,7 +220,10 @@ def _keys(report: SiteCheck, folder: Path) -> Keys:
 
 
 def _policy(report: SiteCheck, policy: Policy) -> None:
-    for doubt in doubts_about(policy):
+    for plug_in in policy.plug_ins:
+        offers = installed_packages()[plug_in.package].summary
+        report.say("fine", "policy", f"plug-in {plug_in.package} {plug_in.version}, as the policy names it: {offers}")
+    for doubt in (*doubts_about(policy), *remarks_on(policy)):
         report.say("look", "policy", doubt)
     if policy.simulation:
         report.say("look", "policy", "simulation = true is for simulations: what is answered need not be private")
@@ -244,10 +247,10 @@ def _policy(report: SiteCheck, policy: Policy) -> None:
 
 def _members(report: SiteCheck, policy: Policy, keys: Keys) -> None:
     """Check the members of secure sums that the policy names."""
-    name = SECURE_COUNTS.name
-    if name not in QUERY_KINDS.allowed(policy.limits):
+    name, kinds = SECURE_COUNTS.name, kinds_of(policy)
+    if name not in kinds.allowed(policy.limits):
         return
-    limits: SecureCountsLimits = QUERY_KINDS.limits(policy.limits, name)
+    limits: SecureCountsLimits = kinds.limits(policy.limits, name)
     own_key, place = keys.current.public.hex(), f"limits.kinds.{name}.members"
     other_keys = [key for key in limits.members if key != own_key]
     if not limits.members:
@@ -340,7 +343,8 @@ def _records(report: SiteCheck, path: Path, steward: SchemaFile, policy: Policy,
     if steward.round_size == counted and counted % 10:
         text = "round_size is the exact number of records that count, and every learner reads it; round it"
         report.say("look", "records", text)
-    check_size(QUERY_KINDS.settle(policy.limits, where="policy"), ANSWERERS, len(dataset.records))
+    answerers = plugged(policy)
+    check_size(kinds_of(policy).settle(policy.limits, where="policy"), answerers, len(dataset.records))
     for warning in dataset.warnings:
         report.say("look", "records", warning)
 
@@ -385,7 +389,7 @@ def _ledger(
         report.say("stop", "ledger", f"{name} lacks the entry that {mark} names: it was rolled back, or replaced")
     if policy is None:
         return
-    report.standing = standing_of(account, policy)
+    report.standing = standing_of(account, policy, kinds_of(policy))
     names = {entry.name for entry in policy.keys.values()}
     strangers = [learner for learner in account.spent if learner not in policy.keys and learner != NOBODY]
     gone = [learner for learner in strangers if account.name_of(learner) not in names]

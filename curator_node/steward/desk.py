@@ -25,6 +25,7 @@ from curator_node.ledger.marks import MemoryMark, read_mark
 from curator_node.ledger.places import NEVER_ANEW, Place, ledger_place, open_mark, place_text, read_evidence, read_store
 from curator_node.ledger.sealing import Sealer
 from curator_node.ledger.store import DatabaseStore, LedgerStore, sqlite_url
+from curator_node.plug_ins import kinds_of
 from curator_node.policy import Policy
 from curator_node.site import now, policy_of
 from curator_node.steward.enrolment import read_policy_of
@@ -209,7 +210,7 @@ def read_status(folder: Path) -> dict[str, Any]:
         "name": policy.name,
         "superlink": settings.superlink,
         "waiting": waiting,
-        "budget": msgspec.to_builtins(standing_of(account, policy)),
+        "budget": msgspec.to_builtins(standing_of(account, policy, kinds_of(policy))),
     }
 
 

@@ -5,7 +5,8 @@ Cost: a privacy unit of at most c records moves all numbers together by at most 
 and Smith 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -122,7 +123,6 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
 
 
-_PARTITION: Any = Partition
 _HYPOTHESIS: Any = Hypothesis | None
 
 
@@ -153,6 +153,16 @@ class Counts(QueryKind):
     planned: ClassVar[type[PlannedCounts]] = PlannedCounts
     limits: ClassVar[type[CountsLimits]] = CountsLimits
     by_default = True
+    partition: Any = Partition  # the union of the types that it reads
+
+    def with_partitions(self, partitions: Sequence[type[Any]]) -> "Counts":
+        """The same kind for bodies that may also hold these types."""
+        if not partitions:
+            return self
+        wider = copy(self)
+        for kind in partitions:
+            wider.partition |= kind
+        return wider
 
     def check_planned(self, planned: PlannedCounts) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if the release kind is unknown, or cannot have the planned steps."""
@@ -231,11 +241,39 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
         if outline.most_squared_error is not None and not kind.ranged:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
-        partitions = _read_partitions(outline, kind, schema, limits)
+        partitions = self._read_partitions(outline, kind, schema, limits)
         if hypothesis is not None:
             _check_parameters(hypothesis, limits, "body.hypothesis")
             hypothesis.check(schema, "body.hypothesis")
         return CountsBody(partitions, hypothesis, outline.most_squared_error)
+
+    def _read_partitions(
+        self, outline: _Outline, kind: ReleaseKind, schema: Schema, limits: CountsLimits
+    ) -> tuple[Partition, ...]:
+        """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
+        columns = kind.columns(schema)
+        most_cells = limits.cells * _PAIR // max(columns, _PAIR)
+        cells = 0
+        partitions = []
+        for index, raw in enumerate(outline.partitions):
+            partition: Partition = decode(bytes(raw), self.partition, field="body")
+            where = f"body.partitions[{index}]"
+            if isinstance(partition, ScoreBins):
+                _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
+            cells += partition.cell_count(schema)
+            if cells > most_cells:
+                # Before the check, which takes time in the number of cells.
+                numbers = f" of {columns} numbers" if columns > _PAIR else ""
+                raise RemoteProtocolError(
+                    RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}"
+                )
+            partition.check(schema, where)
+            if not kind.reads_outcomes and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
+                # A steward who does not allow outcome_counts, or approves of another release, has agreed to none.
+                limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
+                raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
+            partitions.append(partition)
+        return tuple(partitions)
 
     def work(self, question: Question, round_size: int | None) -> int:
         """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
@@ -279,33 +317,6 @@ class Counts(QueryKind):
             shape = f"{question.body.cells(question.schema)} x {self._columns(question)} numbers"
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
         return numbers
-
-
-def _read_partitions(
-    outline: _Outline, kind: ReleaseKind, schema: Schema, limits: CountsLimits
-) -> tuple[Partition, ...]:
-    """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
-    columns = kind.columns(schema)
-    most_cells = limits.cells * _PAIR // max(columns, _PAIR)
-    cells = 0
-    partitions = []
-    for index, raw in enumerate(outline.partitions):
-        partition: Partition = decode(bytes(raw), _PARTITION, field="body")
-        where = f"body.partitions[{index}]"
-        if isinstance(partition, ScoreBins):
-            _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
-        cells += partition.cell_count(schema)
-        if cells > most_cells:
-            # Before the check, which takes time in the number of cells.
-            numbers = f" of {columns} numbers" if columns > _PAIR else ""
-            raise RemoteProtocolError(RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}")
-        partition.check(schema, where)
-        if not kind.reads_outcomes and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
-            # A steward who does not allow outcome_counts, or approves of another release, has agreed to none.
-            limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
-            raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
-        partitions.append(partition)
-    return tuple(partitions)
 
 
 def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) -> None:

@@ -53,6 +53,7 @@ class EntryKind(StrEnum):
     APPROVE = "approve"
     DECLINE = "decline"
     DATA = "data"
+    PLUG_INS = "plug_ins"
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +107,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     costs: tuple[Amount, ...] = ()  # of a reservation: the most that each planned query may be charged
     suspect: Suspect | None = None  # for HALT, why the ledger may have lost entries; None where a person halted it
     # for people: the steward's words, or the purpose that a learner stated; for START, the ledger's terms; for ENROL,
-    # the key's name; for DATA, the name of the records served from then on; for CHARGE, what the query's kind says of
+    # the key's name; for DATA, the name of the records served from then on; for PLUG_INS, the packages of others in
+    # use from then on (`protocol.plug_ins.written_plug_ins`); for CHARGE, what the query's kind says of
     # the request (`QueryKind.charge_note`); for ANSWERED, what it says of the release (`release_note`);
     # never from a record otherwise
     note: str = ""

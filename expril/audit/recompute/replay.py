@@ -54,6 +54,7 @@ from protocol.ledger.entries import (
     read_terms,
 )
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
+from protocol.plug_ins import are_plug_ins
 from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
 
 
@@ -300,6 +301,7 @@ class Replayed:
         self.terms = ""  # what the charges mean; "" before the first START
         self.unexplained = -1  # index of the first RESERVE entry before any terms; -1 where there is none
         self.data: list[tuple[int, str]] = []  # (index, name) of the snapshots of records that were served
+        self.plug_ins: list[tuple[int, str]] = []  # (index, `written_plug_ins`) of the packages of others in use
         self.studies: dict[Key, Study] = {}  # by learner's key and identity
         self.requests: dict[bytes, Effect] = {}  # digest of a request that took effect -> what it made
         self.charges: list[Charge] = []  # in order
@@ -323,7 +325,7 @@ class Replayed:
         self._owed_charges: dict[bytes, Effect] = {}
         self._signers: set[bytes] = set()
         self._decisions: dict[bytes, ReadEntry] = {}
-        self._read_under: dict[bytes, tuple[str, str]] = {}
+        self._read_under: dict[bytes, tuple[str, str, str]] = {}
         self._version = ""
         self._rules: dict[EntryKind, Callable[[ReadEntry], str]] = {
             EntryKind.OPEN: self._open,
@@ -341,6 +343,7 @@ class Replayed:
             EntryKind.APPROVE: self._decide,
             EntryKind.DECLINE: self._decide,
             EntryKind.DATA: self._serve,
+            EntryKind.PLUG_INS: self._use_plug_ins,
         }
 
     def __len__(self) -> int:
@@ -421,6 +424,17 @@ class Replayed:
         self.data.append((entry.index, entry.note))
         return ""
 
+    def _use_plug_ins(self, entry: ReadEntry) -> str:
+        if not are_plug_ins(entry.note):
+            return "names no plug-ins"
+        self.plug_ins.append((entry.index, entry.note))
+        return ""
+
+    @property
+    def _under(self) -> tuple[str, str, str]:
+        """The terms, records and plug-ins that a steward's decision is on."""
+        return self.terms, self._version, self.plug_ins[-1][1] if self.plug_ins else ""
+
     def _reserve(self, entry: ReadEntry) -> str:
         key, plan = (entry.learner, entry.study), entry.plan
         if entry.study == NO_STUDY or key in self.studies or plan is None:
@@ -445,7 +459,7 @@ class Replayed:
             return "accepts a plan that its steward declined"
         if decision is not None and amount != amount_of(decision.amount):
             return f"reserves {as_text(amount)}, and its steward approved {as_text(amount_of(decision.amount))}"
-        if decision is not None and self._read_under[entry.request] != (self.terms, self._version):
+        if decision is not None and self._read_under[entry.request] != self._under:
             return "accepts on other terms or other records a plan that its steward approved before"
         if decision is not None and entry.at >= decision.expires_at:
             return "accepts a plan whose approval had ended, unless its steward needs to approve none by now"
@@ -602,10 +616,10 @@ class Replayed:
         if entry.request == NO_DIGEST or entry.request in self.requests:
             return "decides on no proposal, or on one that was accepted"
         under = self._read_under.get(entry.request)
-        self._decisions[entry.request], self._read_under[entry.request] = entry, (self.terms, self._version)
+        self._decisions[entry.request], self._read_under[entry.request] = entry, self._under
         if before is None:
             return ""
-        differs = under != (self.terms, self._version) or amount_of(entry.amount) != amount_of(before.amount)
+        differs = under != self._under or amount_of(entry.amount) != amount_of(before.amount)
         open_again = entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at or differs
         return "" if before.kind is EntryKind.APPROVE and open_again else "decides again on what was decided"
 

@@ -185,6 +185,7 @@ class AuditedLedger(Verdict):
             "spent": as_text(replayed.total),
             "halted": replayed.halted,
             "data": [{"entry": index, "version": version} for index, version in replayed.data],
+            "plug_ins": [{"entry": index, "packages": note.splitlines()} for index, note in replayed.plug_ins],
             "findings": [{"entry": item.index, "text": item.text} for item in audit.findings],
             "unproven": list(audit.unproven),
             "unwitnessed": None if audit.unwitnessed is None else list(audit.unwitnessed),

@@ -262,13 +262,13 @@ def _decide(folder: Path, study: str, *, approve: bool, yes: bool, note: str, le
 
 
 def _terms(desk: "Desk") -> "tuple[Kinds, SchemaFile]":
-    """The query kinds that are installed, and the site's schema file."""
+    """The query kinds that the curator can answer, and the site's schema file."""
+    from curator_node.plug_ins import kinds_of
     from curator_node.records.schema_file import SCHEMA, read_schema_file
     from expril.files import read_text_file
-    from protocol.kinds import QUERY_KINDS
 
     path = desk.folder / SCHEMA
-    return QUERY_KINDS, read_schema_file(read_text_file(path, "schema file"), where=str(path))
+    return kinds_of(desk.policy), read_schema_file(read_text_file(path, "schema file"), where=str(path))
 
 
 def _may_learn(desk: "Desk", cap: object) -> str:

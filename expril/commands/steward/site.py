@@ -102,6 +102,47 @@ def curator_check(folder: Folder, json_: Json = False) -> None:
         exit_unless(not check.stopped)
 
 
+@curator_app.command("plug-ins")
+def curator_plug_ins(
+    package: Annotated[str, typer.Argument(help="One package. [all that are installed]")] = "", json_: Json = False
+) -> None:
+    """Print the lines of a policy that name an installed plug-in: package, version and digest of its RECORD.
+
+    Metadata alone is read, and nothing is imported. Review a package before you name it: it runs with all that the
+    curator may do.
+    """
+    with plain_errors():
+        from protocol.errors import ConfigurationError
+        from protocol.plug_ins import Group, installed_packages, normalised
+        from protocol.strict_toml import suggest
+
+        found = installed_packages()
+        name = normalised(package)
+        if package and name not in found:
+            raise ConfigurationError(f"no plug-in {package!r} is installed{suggest(name, list(found))}")
+        shown = [found[name]] if package else sorted(found.values(), key=lambda each: each.name)
+        if json_:
+            print_json(
+                {
+                    "plug_ins": [
+                        {
+                            "package": each.name,
+                            "version": each.version,
+                            "record": None if each.editable else each.plug_in.record,
+                            "offers": {group.value: list(each.names(group)) for group in Group if each.names(group)},
+                        }
+                        for each in shown
+                    ]
+                }
+            )
+            return
+        for each in shown:
+            lines = "# editable: simulations alone take it\n" if each.editable else each.plug_in.lines
+            sys.stdout.write(f"# {each.title}: {each.summary}\n{lines}\n")
+        if not shown:
+            sys.stdout.write("no plug-in is installed\n")
+
+
 @curator_app.command("status")
 def curator_status(folder: Folder, json_: Json = False) -> None:
     """Ask the daemon for its state; if none runs, read the ledger.

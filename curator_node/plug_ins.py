@@ -1,0 +1,71 @@
+"""A curator's table of answerers: those that are shipped, and those of the packages that its policy names.
+
+Each curator has a table of its own, also where several share a process: what one policy names, no other curator reads
+or answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from curator_node.answering import Answerer
+from curator_node.kinds import ANSWERERS
+from curator_node.policy import POLICY_NAME, Policy, settled_limits
+from protocol.errors import ConfigurationError
+from protocol.partitions import PARTITION_KINDS
+from protocol.plug_ins import Group, Package, loaded_kinds, loaded_partitions, named_packages
+from protocol.query_kind import Kinds
+
+
+def plugged(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Mapping[str, Answerer]:
+    """The answerers of a curator with this policy: these, and those of its plug-ins, which also read its partitions.
+
+    Raises ConfigurationError: a plug-in is not what the policy names (`named_packages`), or does not fit.
+    """
+    if not policy.plug_ins:
+        return answerers
+    table, partitions = dict(answerers), dict[str, type[Any]]()
+    for package in named_packages(policy.plug_ins, simulation=policy.simulation):
+        partitions |= loaded_partitions(package, {**PARTITION_KINDS, **partitions})
+        table |= loaded_answerers(package, table)
+    types = tuple(partitions.values())
+    return {name: replace(each, kind=each.kind.with_partitions(types)) for name, each in table.items()}
+
+
+def loaded_answerers(package: Package, taken: Mapping[str, Any] = ANSWERERS) -> dict[str, Answerer]:
+    """The answerers that a package offers.
+
+    Raises ConfigurationError: one is none, or answers no kind of the package.
+    """
+    kinds = loaded_kinds(package, taken)
+    answerers = package.load(Group.ANSWERERS, taken)
+    for name, answerer in answerers.items():
+        if not isinstance(answerer, Answerer) or answerer.kind is not kinds.get(name):
+            raise ConfigurationError(
+                f"{package.title}: answerer {name!r} must be an Answerer of the query kind {name!r} that the package "
+                f"offers in {Group.KINDS}"
+            )
+    return answerers
+
+
+def kinds_of(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Kinds:
+    """The query kinds of `plugged`; raises likewise."""
+    return Kinds(*(answerer.kind for answerer in plugged(policy, answerers).values()))
+
+
+def check_policy(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS, *, where: str = POLICY_NAME) -> None:
+    """Raise ConfigurationError unless a policy's plug-ins and limits can be used."""
+    settled_limits(policy, kinds_of(policy, answerers), where=where)
+
+
+def remarks_on(policy: Policy) -> tuple[str, ...]:
+    """What the steward should know of the plug-ins."""
+    if not policy.plug_ins or not policy.simulation:
+        return ()
+    packages = named_packages(policy.plug_ins, simulation=True)
+    return tuple(
+        f"the plug-in {package.title} is installed in editable form, and its code was not compared with anything; only "
+        "a simulation takes it"
+        for package in packages
+        if package.editable
+    )
