@@ -11,9 +11,10 @@ from typing import Any
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.policy import POLICY_NAME, Policy, settled_limits
+from expril.packages import Package, loaded_kinds, loaded_partitions, named_packages
 from protocol.errors import ConfigurationError
 from protocol.partitions import PARTITION_KINDS
-from protocol.plug_ins import Group, Package, loaded_kinds, loaded_partitions, named_packages
+from protocol.plug_ins import Group
 from protocol.query_kind import Kinds
 
 
@@ -29,16 +30,16 @@ def plugged(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Ma
         partitions |= loaded_partitions(package, {**PARTITION_KINDS, **partitions})
         table |= loaded_answerers(package, table)
     types = tuple(partitions.values())
-    return {name: replace(each, kind=each.kind.with_partitions(types)) for name, each in table.items()}
+    return {name: replace(answerer, kind=answerer.kind.with_partitions(types)) for name, answerer in table.items()}
 
 
-def loaded_answerers(package: Package, taken: Mapping[str, Any] = ANSWERERS) -> dict[str, Answerer]:
+def loaded_answerers(package: Package, others: Mapping[str, Any] = ANSWERERS) -> dict[str, Answerer]:
     """The answerers that a package offers.
 
     Raises ConfigurationError: one is none, or answers no kind of the package.
     """
-    kinds = loaded_kinds(package, taken)
-    answerers = package.load(Group.ANSWERERS, taken)
+    kinds = loaded_kinds(package, others)
+    answerers = package.load(Group.ANSWERERS, others)
     for name, answerer in answerers.items():
         if not isinstance(answerer, Answerer) or answerer.kind is not kinds.get(name):
             raise ConfigurationError(

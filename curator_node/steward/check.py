@@ -36,6 +36,7 @@ from curator_node.records.files import read_records
 from curator_node.records.schema_file import SchemaFile, read_schema_of
 from curator_node.site import KEY, LEDGER, hold_records, now, policy_of, records_of
 from curator_node.steward.keyring import check_keys_of, read_keys
+from expril.packages import installed_packages
 from protocol.codec import encode
 from protocol.envelopes import LABEL
 from protocol.errors import ExprilError, RemoteProtocolError
@@ -46,7 +47,6 @@ from protocol.kinds.secure_counts import SECURE_COUNTS, SecureCountsLimits
 from protocol.ledger.entries import ledger_terms
 from protocol.messages import NOBODY
 from protocol.partitions import NearestCentre
-from protocol.plug_ins import installed_packages
 from protocol.query_kind import Kinds, KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.record_frames import UnknownClassError

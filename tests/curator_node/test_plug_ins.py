@@ -18,6 +18,7 @@ from curator_node.policy import read_policy
 from curator_node.records.workloads import encode_workload
 from curator_node.site import LEDGER, POLICY, assemble_site, create_site, open_site, policy_of, temporary_site
 from curator_node.steward.check import check_site
+from expril.packages import installed_packages
 from plug_in_wheels import installed
 from protocol.codec import encode
 from protocol.errors import ConfigurationError
@@ -26,7 +27,7 @@ from protocol.kinds.counts import CountsBody
 from protocol.ledger.entries import EntryKind
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
-from protocol.plug_ins import Group, PlugIn, are_plug_ins, installed_packages, written_plug_ins
+from protocol.plug_ins import Group, PlugIn, are_plug_ins, written_plug_ins
 from toy.partition import ToyDecades
 
 NUMBERS = itertools.count()

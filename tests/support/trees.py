@@ -13,6 +13,7 @@ ROOMS = (
     "learner_node",
     "simulations",
     "expril.files",
+    "expril.packages",
     "expril.report",
     "expril.audit",
     "expril.commands",

@@ -18,13 +18,14 @@ from trees import FILES, PACKAGES, ROOMS, ROOT, Modules, all_imports, circles, i
 
 pytestmark = pytest.mark.usefixtures("parsed")
 
-SIDES = {"protocol", "curator_node", "learner_node", "simulations", "expril.files"}
+SIDES = {"protocol", "curator_node", "learner_node", "simulations", "expril.files", "expril.packages"}
 ALLOWED = {
     "protocol": {"protocol"},
     "expril.files": {"protocol"},
+    "expril.packages": {"protocol"},
     "expril.report": {"expril.report", "expril.files"},
-    "curator_node": {"protocol", "curator_node", "expril.files"},
-    "learner_node": {"protocol", "learner_node", "expril.report", "expril.files"},
+    "curator_node": {"protocol", "curator_node", "expril.files", "expril.packages"},
+    "learner_node": {"protocol", "learner_node", "expril.report", "expril.files", "expril.packages"},
     "simulations": {*SIDES, "expril.report"},
     "expril.audit": {*SIDES, "expril.report", "expril.audit"},
     "expril.commands": {*SIDES, "expril.report", "expril.audit", "expril.commands"},

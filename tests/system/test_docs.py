@@ -37,6 +37,7 @@ from protocol.kinds.statistic import StatisticLimits
 from protocol.kinds.statistics.methods import METHODS as STATISTIC_METHODS
 from protocol.limits import Limits
 from protocol.partitions import PARTITION_KINDS
+from protocol.plug_ins import PlugIn
 from protocol.rationals import parse_rational
 from protocol.schema import CategoricalAttribute, NumericAttribute, TimeToEvent
 from protocol.strict_toml import convert
@@ -83,6 +84,7 @@ STRUCTS = [
     (POLICY, "A learner", LearnerPolicy),
     (POLICY, "An enrolled learner", EnrolledLearner),
     (POLICY, "A key of an enrolled learner", EnrolledKey),
+    (POLICY, "Plug-ins", PlugIn),
     (POLICY, "Limits of one question", Limits),
     (POLICY, "Limits of counts", CountsLimits),
     (POLICY, "Limits of secure sums", SecureCountsLimits),
@@ -292,7 +294,7 @@ def test_the_stewards_whole_files_load():
     followed = blocks(section_with_code(POLICY, "Outcomes and a time to an event"))[0]
     schema = read_schema_file("label = 'y'\nclasses = ['no', 'yes']\n" + ATTRIBUTE + followed).schema
     assert (schema.causes, len(schema.time_to_event.ends)) == (("relapse", "death"), 20)
-    assert len(blocks(POLICY)) == 10
+    assert len(blocks(POLICY)) == 11
 
 
 @pytest.mark.parametrize(

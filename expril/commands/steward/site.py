@@ -112,34 +112,35 @@ def curator_plug_ins(
     curator may do.
     """
     with plain_errors():
+        from expril.packages import installed_packages, normalised
         from protocol.errors import ConfigurationError
-        from protocol.plug_ins import Group, installed_packages, normalised
+        from protocol.plug_ins import Group
         from protocol.strict_toml import suggest
 
-        found = installed_packages()
+        packages = installed_packages()
         name = normalised(package)
-        if package and name not in found:
-            raise ConfigurationError(f"no plug-in {package!r} is installed{suggest(name, list(found))}")
-        shown = [found[name]] if package else sorted(found.values(), key=lambda each: each.name)
+        if package and name not in packages:
+            raise ConfigurationError(f"no plug-in {package!r} is installed{suggest(name, list(packages))}")
+        listed = [packages[name]] if package else sorted(packages.values(), key=lambda item: item.name)
         if json_:
             print_json(
                 {
                     "plug_ins": [
                         {
-                            "package": each.name,
-                            "version": each.version,
-                            "record": None if each.editable else each.plug_in.record,
-                            "offers": {group.value: list(each.names(group)) for group in Group if each.names(group)},
+                            "package": item.name,
+                            "version": item.version,
+                            "record": None if item.editable else item.plug_in.record,
+                            "offers": {group.value: list(item.names(group)) for group in Group if item.names(group)},
                         }
-                        for each in shown
+                        for item in listed
                     ]
                 }
             )
             return
-        for each in shown:
-            lines = "# editable: simulations alone take it\n" if each.editable else each.plug_in.lines
-            sys.stdout.write(f"# {each.title}: {each.summary}\n{lines}\n")
-        if not shown:
+        for item in listed:
+            lines = "# editable: simulations alone take it\n" if item.editable else item.plug_in.lines
+            sys.stdout.write(f"# {item.title}: {item.summary}\n{lines}\n")
+        if not listed:
             sys.stdout.write("no plug-in is installed\n")
 
 
