@@ -1,6 +1,7 @@
 """A curator makes its checks in the order of the protocol's pages: of two faults it names the one that stands first."""
 
 import re
+from fractions import Fraction
 
 import pytest
 from msgspec import structs
@@ -19,12 +20,16 @@ from curator_fakes import (
     policy,
     steward_file,
 )
+from curator_node.admission import undecided_proposals
+from curator_node.ledger import StudyKey
+from curator_node.ledger.store import MemoryStore
 from protocol.codec import encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, digest, seal, sign_payload
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.hypotheses import Mlp
 from protocol.kinds.counts import COUNTS, CountsLimits, PlannedCounts
+from protocol.ledger.entries import Entry, EntryKind, decode_entry
 from protocol.limits import Limits
 from protocol.messages import NO_DIGEST, CardRequest, Query, StudyClose, StudyProposal
 from protocol.partitions import FeatureBins
@@ -197,6 +202,40 @@ def test_of_a_body(place, release, data):
     with pytest.raises(RemoteProtocolError) as refused:
         COUNTS.read_body(data, turn, terms)
     assert fits(refused.value, BODY[place]), refused.value
+
+
+def test_entries_use_the_fields_that_the_page_names():
+    clock = Clock()
+    store = MemoryStore()
+    curator = open_curator(store, rules=policy(approval="manual", reservation_seconds=60), clock=clock)
+    ledger = curator._ledger
+    for study in (b"declined", b"closed", b"expired"):
+        learner = Learner(curator, study=study, clock=clock)
+        learner.propose(plan_of(30))
+        (waiting,) = undecided_proposals(ledger, clock())
+        told = StudyKey(LEARNER.public, learner.session.study)
+        approve = study != b"declined"
+        ledger.decide_on(told, waiting.request, clock(), approve=approve, cost=Fraction(1, 30), until=clock() + 60)
+        learner.ask()
+        if study == b"closed":
+            learner.query()
+            learner.close()
+    clock.advance(100)
+    ledger.expire(clock())
+    ledger.make_room(10**9, 10**9, clock())
+    ledger.halt(clock(), "to see")
+    ledger.resume(clock(), learner=LEARNER.public, restored=Fraction(1, 7), note="seen")
+    ledger.serve_data("0" * 32, clock())
+    nothing = Entry(index=0, previous=NO_DIGEST, nonce=bytes(16), kind=EntryKind.OPEN, at=0)
+    used = {}
+    for row in store.rows(0):
+        entry = decode_entry(row.body)
+        fields = zip(entry.__struct_fields__, entry.__struct_encode_fields__, strict=True)
+        names = {name for field, name in fields if getattr(entry, field) != getattr(nothing, field)}
+        used.setdefault(str(entry.kind), set()).update(names - {"index", "previous", "nonce", "kind", "at"})
+    assert used.keys() >= protocol_pages.ENTRY_FIELDS.keys() - {"handover", "plug_ins"}
+    for kind, names in used.items():
+        assert names <= set(protocol_pages.ENTRY_FIELDS[kind].split(", ")), kind
 
 
 def test_every_code_on_the_page_is_one_and_every_final_one_has_its_check():

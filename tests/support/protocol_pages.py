@@ -230,6 +230,7 @@ ENTRY_FIELDS = {
     "start": "note",
     "enrol": "learner, note",
     "data": "note",
+    "plug_ins": "note",
     "reserve": "learner, study, amount, request, expires_at, plan, costs, note",
     "charge": "learner, study, sequence, amount, request, note",
     "answered": "learner, study, sequence, request, reply, size, note",
