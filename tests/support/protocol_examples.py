@@ -423,9 +423,9 @@ def _secure_sum():
             dealers=dealers,
             sealing_keys_of_the_pair_0_1=masks.derive(sealing_secret, b"shares", round_ + pair, keys=2),
             key_of_the_pair_mask_0_1=pair_key,
-            first_words_of_that_mask=", ".join(map(str, masks.stream(pair_key, 2))),
+            first_words_of_the_pair_mask=", ".join(map(str, masks.stream(pair_key, 2))),
             key_of_the_self_mask_of_0=self_key,
-            first_words_of_that_mask_=", ".join(map(str, masks.stream(self_key, 2))),
+            first_words_of_the_self_mask=", ".join(map(str, masks.stream(self_key, 2))),
             survivors_payload=round_ + dealers + list_digest("survivors", (0, 1, 2)),
             share_at_point_2_of_polynomial_1_1=shamir.split(
                 (1).to_bytes(32, "big"), (1, 2), 2, lambda size: (bytes(32) + b"\x80" + bytes(size))[:size]

@@ -153,7 +153,8 @@ WORDS = {
 
 def default(field, *, omits):
     """What a decoder takes for a field that is absent; "" if the field must be there."""
-    unset = field.default is msgspec.UNSET
+    # msgspec says nothing of a default that leaves the field out
+    unset = not field.required and field.default is field.default_factory is msgspec.NODEFAULT
     if field.required or not (omits or unset):
         return ""
     if unset:
