@@ -190,6 +190,17 @@ def test_every_kind_of_partition_has_a_row_and_a_section():
         assert len(section(page, f"`{kind}`").strip()) > 200
 
 
+def test_a_word_of_the_glossary_stands_on_several_pages():
+    """A word that fewer pages need is explained there."""
+    glossary = DOCS / "reference" / "glossary.md"
+    pages = [path.read_text(encoding="utf-8").lower() for path in DOCS.rglob("*.md") if path != glossary]
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", glossary.read_text(encoding="utf-8"), re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ") if row != "word"]
+    stems = {word: word.removesuffix("y").lower() for word in words}
+    assert not {word for word, stem in stems.items() if sum(stem in page for page in pages) < 3}
+    assert len(words) < 70
+
+
 @pytest.mark.parametrize("page", [SCENARIOS, POLICY], ids=["scenarios", "policy"])
 def test_every_key_is_in_an_example(page):
     shown = set()
