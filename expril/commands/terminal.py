@@ -39,7 +39,15 @@ PARTS = {
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
 FASTER = frozenset({"uvloop"})
 """Those of them that no command needs: they make it faster, and some systems lack them."""
-APART = {"ray": "ray", "resvg_py": "figures", "dp_accounting": "audit", "jsonschema": "audit", "yaml": "audit"}
+APART = {
+    "hypothesis": "extend",
+    "pytest": "extend",
+    "ray": "ray",
+    "resvg_py": "figures",
+    "dp_accounting": "audit",
+    "jsonschema": "audit",
+    "yaml": "audit",
+}
 """Module -> an extra beside these."""
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters but line feeds, and marks that turn the direction of writing."""

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from above_threshold import transcripts
-from expril.audit.attack.neighbours import _random_pair, values_of
+from expril.audit.attack.neighbours import random_pair, values_of
 from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.holdout import planned_at_cost
 from expril.audit.kinds.holdout_law import HoldoutLaw
@@ -67,7 +67,7 @@ def test_the_claimed_records_are_those_of_a_curator(name):
     for example in EXAMPLES[name]:
         values, bound = values_of(example), example.most_records_per_unit
         for index in range(6):
-            units = _random_pair(example, values, rng, 16 + index).sets[1]
+            units = random_pair(example, values, rng, 16 + index).sets[1]
             claimed = ClaimedRecords.of(table_of(units, example.schema), example.schema, bound)
             held = dataset_of(units, example)
             assert np.array_equal(claimed.records.numeric, held.records.numeric, equal_nan=True)
@@ -285,7 +285,7 @@ def test_the_law_of_each_statistic_loses_at_most_its_cost(name):
         query, bound = example.ask(1), example.most_records_per_unit
         (item,) = decode(query.bodies[0], StatisticBody).asked
         for index in range(5):
-            pair = _random_pair(example, values_of(example), rng, index)
+            pair = random_pair(example, values_of(example), rng, index)
             laws = [
                 law_of(
                     item,

@@ -235,18 +235,6 @@ def test_the_audit_names_no_query_kind():
 # questions, records, and what is released
 
 
-@pytest.mark.family(2)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_question_asked_several_times_costs_as_much_each_time(name):
-    for place, example in enumerate(examples(name)):
-        single, many = AnswerPath(COUNTS, example), AnswerPath(COUNTS, example, min(7, example.copies))
-        assert single.claimed == many.claimed == 1
-        pair = best_pair(name, place).pairs[0]
-        once, often = (path.exact(pair.sets[1])[0] for path in (single, many))
-        assert often.shape == (many.copies, once.shape[1])
-        assert (often == once).all()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_search_finds_records_that_attain_the_claim_exactly(name):

@@ -15,7 +15,7 @@ from curator_fakes import ATTRIBUTES, ROWS, UNIT_KEY, ZeroNoise, dataset, frame_
 from curator_node.mechanisms import Stamp
 from curator_node.records.dataset import PrivateDataset, StewardWarning, bounded_rows
 from curator_node.records.workloads import KEY_BYTES, WorkloadCache
-from generators import trees_over
+from expril.audit.generators.values import trees_over
 from oracles import AT_A_POINT, logit_at_a_point, oracle_bin
 from protocol.codec import decode, encode
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature

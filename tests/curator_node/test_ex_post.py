@@ -23,7 +23,8 @@ from curator_node.ledger.checks import load
 from curator_node.ledger.marks import Marked
 from curator_node.records.schema_file import SchemaFile
 from expril.audit.attack.calibration import MISSED_ALARM, pass_probability, suspicious_centre, suspicious_scale
-from generators import ATTRIBUTES, queries_of
+from expril.audit.generators.values import ATTRIBUTES
+from generators import queries_of
 from protocol.codec import encode
 from protocol.envelopes import digest, open_envelope
 from protocol.hypotheses import Constant

@@ -15,8 +15,8 @@ from curator_node.answering import CuratorQuestion
 from curator_node.kinds.holdout import Running
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import MemoryStore
-from generators import hypotheses_of, records_of, schemas
-from generators_holdout import holdout_bodies_of, planned_holdouts
+from expril.audit.generators.queries import holdout_bodies_of, planned_holdouts
+from expril.audit.generators.values import hypotheses_of, records_of, schemas
 from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from learner_node.study.session import Session
 from protocol.codec import decode, encode

@@ -18,8 +18,8 @@ from curator_node.kinds.newton import Losses, minimise
 from curator_node.kinds.samples.learning import NetworkLearner, learn_density, public_stream
 from curator_node.kinds.statistics.estimates import Block, estimate
 from curator_node.mechanisms import Stamp
-from generators import feature_bins_of, feature_maps_of, records_of, schemas
-from generators_model import methods_of
+from expril.audit.generators.queries import methods_of
+from expril.audit.generators.values import feature_bins_of, feature_maps_of, records_of, schemas
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature

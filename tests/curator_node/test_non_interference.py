@@ -5,7 +5,6 @@ requests against any two sets of records must bring the same bytes, the same led
 the same log lines. Nothing else of the proof in `docs/explanation/privacy-guarantee.md` needs the word "records".
 """
 
-import hashlib
 import logging
 import shutil
 from dataclasses import replace
@@ -14,7 +13,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,17 +22,9 @@ from curator_fakes import NOW
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
 from curator_node.records.schema_file import SchemaFile
-from generators import (
-    ATTRIBUTES,
-    HYPOTHESES,
-    OWN_SAMPLERS,
-    PARTITIONS,
-    QUERIES,
-    SEVERAL_CURATORS,
-    any_number,
-    any_text,
-    queries_of,
-)
+from expril.audit.contract.curator_run import ScriptedNoise
+from expril.audit.generators.values import ATTRIBUTES, HYPOTHESES, PARTITIONS, any_number, any_text
+from generators import QUERIES, SEVERAL_CURATORS, queries_of
 from protocol.codec import encode
 from protocol.envelopes import open_envelope
 from protocol.errors import ConfigurationError
@@ -48,7 +38,7 @@ from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
-from served import PRIVATE_KINDS, TIGHT, Served, Told, rules
+from served import TIGHT, Served, Told, rules
 
 LABELS = ({"classes": ("no", "yes")}, {"classes": ("a", "b", "é")}, {"label_bounds": (-1.0, 9.0)})
 """Every release kind fits one of them."""
@@ -56,46 +46,6 @@ PRIVATE = list(RELEASE_KINDS)
 
 
 ALL_RECORDS = encode(CountsBody((FeatureBins("x", (0.0,)),), None))
-
-
-class Script:
-    """A noise source that never looks: numbers by the number of the draw alone. `failing` draws raise instead."""
-
-    seeded = False
-
-    def __init__(self):
-        self.asked, self.failing = [], False
-
-    def discrete_laplace(self, exact, l1, law, stamp):
-        self._note(("discrete_laplace", exact.shape, exact.dtype.str, l1, law, stamp))
-        noise = self._generator().integers(-99, 99, exact.shape)
-        # What saturates an int64 may be drawn, too.
-        return np.where(noise == 0, np.int64(2**63 - 1), noise)
-
-    def laplace_shares(self, size, law, parts, stamp):
-        self._note(("laplace_shares", size, law, parts, stamp))
-        return self._generator().integers(-99, 99, size)
-
-    def laplace(self, size, scale, stamp):
-        self._note(("laplace", size, scale, stamp))
-        return self._generator().laplace(size=size)
-
-    def choose(self, scores, moved, law, stamp):
-        self._note(("choose", len(scores), moved, law, stamp))
-        return int(self._generator().integers(len(scores)))
-
-    def randomness(self, stamp):
-        self._note(("randomness", stamp))
-        return self._generator().bytes
-
-    def _note(self, asked):
-        self.asked.append(asked)
-        if self.failing:
-            self.failing = False
-            raise ArithmeticError("scripted")
-
-    def _generator(self):
-        return np.random.default_rng(list(hashlib.sha256(repr(self.asked[-1]).encode()).digest()))
 
 
 OUTCOMES = (NumericAttribute("days", 0.0, 2.0), CategoricalAttribute("end", ("a", "b")))
@@ -247,7 +197,7 @@ def witnessed(script, questions, frame, steward, path=None, answerers=ANSWERERS)
     level = root.level
     root.addHandler(heard)
     root.setLevel(logging.DEBUG)
-    served = Served(frame, steward, Script(), rules(**TIGHT), path=path, answerers=answerers)
+    served = Served(frame, steward, ScriptedNoise(), rules(**TIGHT), path=path, answerers=answerers)
     try:
         for operation in script:
             quiet(served.faults, operation)
@@ -257,7 +207,7 @@ def witnessed(script, questions, frame, steward, path=None, answerers=ANSWERERS)
             "got": served.got,
             **dict(zip(("entries", "replies", "refusals", "mark"), served.kept(), strict=True)),
             "log": heard.lines,
-            "noise": served.noise.asked,
+            "noise": served.noise.calls,
         }
     finally:
         served.close()
@@ -323,7 +273,7 @@ def cases_of(sort, name):
 
 
 def test_every_registered_kind_has_a_generator():
-    """A new kind is tested here without being named; it only has to be drawn by `generators.py`.
+    """Partitions and hypotheses are tested here without being named; query kinds are asked by their contract.
 
     Those that several curators answer together are tested in `test_secure_counts_kept.py`.
     """
@@ -354,12 +304,9 @@ def explore(strategy, how, *, both_stores):
 
 RELEASES = [("release", name) for name in PRIVATE]
 PARTS = [("partition", name) for name in PARTITION_KINDS]
-KINDS = [("kind", name) for name in PRIVATE_KINDS if name not in {"counts", *OWN_SAMPLERS}]
 
 
-@pytest.mark.parametrize(
-    ("sort", "name"), [*RELEASES, *KINDS, *PARTS, *(("hypothesis", name) for name in HYPOTHESIS_KINDS)]
-)
+@pytest.mark.parametrize(("sort", "name"), [*RELEASES, *PARTS, *(("hypothesis", name) for name in HYPOTHESIS_KINDS)])
 def test_records_show_in_the_noise_alone(sort, name):
     explore(cases_of(sort, name), FEW, both_stores=False)
 
@@ -407,14 +354,17 @@ def test_what_is_known_to_break_its_claim_is_unknown_to_a_curator(limits, planne
     frame = frame_of([{"x": 1.0, "y": steward.classes[0], "unit": "p"}], steward)
     own = msgspec.structs.replace(rules(limits=Limits(kinds=limits)), simulation=simulation)
     with pytest.raises(ConfigurationError, match=text):
-        Served(frame, steward, Script(), own)
+        Served(frame, steward, ScriptedNoise(), own)
     allowed = {kind: {} for kind in limits if kind in QUERY_KINDS} or {"counts": {}}
     served = Served(
-        frame, steward, Script(), msgspec.structs.replace(rules(), simulation=simulation, limits=Limits(kinds=allowed))
+        frame,
+        steward,
+        ScriptedNoise(),
+        msgspec.structs.replace(rules(), simulation=simulation, limits=Limits(kinds=allowed)),
     )
     refusal = served.asker("ann").propose([(planned, b"")])
     assert refusal.code == code
-    assert served.noise.asked == []
+    assert served.noise.calls == []
 
 
 def leaking(how):
@@ -428,7 +378,7 @@ def leaking(how):
         if how == "a log line":
             logging.getLogger("curator_node").debug("%d records", size)
         if how == "a draw that is not made" and size > 2:
-            return counts.answer(question, dataset, Script())
+            return counts.answer(question, dataset, ScriptedNoise())
         released = counts.answer(question, dataset, noise).release
         if how == "the length of a reply":
             return Answered(released + bytes(size))

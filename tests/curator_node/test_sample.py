@@ -48,7 +48,7 @@ from curator_node.kinds.samples.learning import (
 )
 from curator_node.kinds.samples.weak_learners import Network
 from curator_node.ledger.store import MemoryStore
-from generators_sample import sample_queries_of
+from expril.audit.generators.queries import sample_queries_of
 from learner_node.kinds.sample import put_together, read
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError

@@ -21,7 +21,7 @@ from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
-from generators_statistic import counts_and_unit
+from expril.audit.generators.queries import counts_and_unit
 from learner_node.kinds import READERS
 from protocol.codec import encode
 from protocol.kinds import QUERY_KINDS

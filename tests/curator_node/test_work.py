@@ -17,7 +17,8 @@ from curator_fakes import ATTRIBUTES, ROWS, ZeroNoise, numbers, open_curator, op
 from curator_node.mechanisms import OpenDPNoise, Stamp
 from curator_node.records import workloads
 from curator_node.records.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
-from generators import bodies, partitions_of, schemas
+from expril.audit.generators.values import partitions_of, schemas
+from generators import bodies
 from learner_node.models.source import standardising_map
 from learner_node.strategies.base import Problem
 from learner_node.strategies.cells import CellsStrategy

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from at_length import at_length
 from curator_node.records.dataset import PrivateDataset
-from generators import records_of, schemas
+from expril.audit.generators.values import records_of, schemas
 from learner_fakes import NoNoise, federate, key, open_curator, ring, steward
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models import partitions as splits

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from at_length import at_length
-from generators import (
+from expril.audit.generators.values import (
     ATTRIBUTES,
     CATEGORY,
     NUMERIC,

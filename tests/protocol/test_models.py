@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from expril.audit.generators.queries import model_queries_of
+from expril.audit.generators.values import feature_bins_of, feature_maps_of, records_of, schemas
 from expril.audit.kinds import AUDITED_KINDS
-from generators import QUERIES, feature_bins_of, feature_maps_of, records_of, schemas
-from generators_model import model_queries_of
+from generators import QUERIES
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap, NumericFeature

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from above_threshold import worst_loss
-from generators import OWN_SAMPLERS, QUERIES, schemas
+from expril.audit.generators.values import schemas
+from generators import OWN_SAMPLERS, QUERIES
 from protocol.errors import RemoteProtocolError
 from protocol.grids import LevelAxis, NumberAxis
 from protocol.kinds import QUERY_KINDS

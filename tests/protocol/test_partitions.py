@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from at_length import at_length
 from curator_node.records import workloads
-from generators import PARTITIONS, bodies, raw_frames_of, records_of, schemas
+from expril.audit.generators.values import PARTITIONS, raw_frames_of, records_of, schemas
+from generators import bodies
 from oracles import oracle_cell
 from protocol import feature_map
 from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from generators_statistic import GRIDS, statistic_queries_of
+from expril.audit.generators.queries import GRIDS, statistic_queries_of
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
 from protocol.kinds import QUERY_KINDS

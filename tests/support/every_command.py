@@ -92,6 +92,7 @@ def calls(folder):
         ("audit", "package", "--template", folder / "facts.toml"),
         ("audit", "check-package", folder),
         ("audit", "studies"),
+        ("conformance", "no such kind"),
     ]
 
 

@@ -84,6 +84,13 @@ PINNED = {
     "pooch": {"simulations/datasets/files.py"},
     "fastexcel": {"simulations/datasets/ctg.py"},
     "safetensors": {"protocol/hypotheses.py", "learner_node/models/files.py"},
+    "hypothesis": {
+        "expril/audit/contract/duties.py",
+        "expril/audit/contract/kinds.py",
+        "expril/audit/generators/queries.py",
+        "expril/audit/generators/values.py",
+    },
+    "pytest": {"expril/audit/contract/suites.py"},
     "mbi": {"lab/peers/marginals.py"},
     "ray": {"simulations/carriers/ray_engine.py"},
     "jinja2": {"expril/report/template.py"},

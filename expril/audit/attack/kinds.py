@@ -151,7 +151,7 @@ def attack_kind(
             name, error_rate, "its kind gives no question to attack it with (`KindAudit.examples`)"
         ), None
     for example in examples:
-        if why_not := _unanswered(AnswerPath(answerer, example)) or _miscounted(AnswerPath(answerer, example)):
+        if why_not := unanswered(AnswerPath(answerer, example)) or miscounted(AnswerPath(answerer, example)):
             return _not_audited(name, error_rate, why_not), None
     audit = audits[answerer.kind.name]
     candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), audit, seed=seed) for example in examples]
@@ -323,7 +323,7 @@ def _enumerated(path: AnswerPath, audit: KindAudit, pair: Neighbours, charge: Fr
         )
 
 
-def _unanswered(path: AnswerPath) -> str:
+def unanswered(path: AnswerPath) -> str:
     """Say why a question cannot be attacked; "" if it is answered on one plain record."""
     record = {name: values[0] for name, values in values_of(path.example).items()}
     try:
@@ -335,7 +335,7 @@ def _unanswered(path: AnswerPath) -> str:
     return ""
 
 
-def _miscounted(path: AnswerPath) -> str:
+def miscounted(path: AnswerPath) -> str:
     """Say why a question is not asked so often as its example claims; "" if it is."""
     record = {name: values[0] for name, values in values_of(path.example).items()}
     try:

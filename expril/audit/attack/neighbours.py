@@ -57,7 +57,7 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
     pairs = [
-        _random_pair(path.example, values, rng, index)
+        random_pair(path.example, values, rng, index)
         for index in range(DRAWN if random_pairs is None else random_pairs)
     ]
     if random_pairs is None and not path.answerer.kind.looks_back:  # a charge is told by rare answers to few records
@@ -217,7 +217,7 @@ def _around(lower: float, upper: float) -> tuple[float, ...]:
     return (lower, upper, (lower + upper) / 2, float(np.nextafter(lower, -math.inf)), upper + span, lower - 1e6 * span)
 
 
-def _random_pair(
+def random_pair(
     example: Example, values: dict[str, tuple[Value, ...]], rng: np.random.Generator, index: int
 ) -> Neighbours:
     """A random pair; bits of `index` choose whether its units are alike and how many records the unit has."""

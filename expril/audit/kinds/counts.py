@@ -6,11 +6,13 @@ prediction depends on the last bit: ties of logits, centres and projections, and
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from math import isqrt
 from typing import Any, ClassVar
 
 import numpy as np
 from msgspec import structs
 
+from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.exact import NoisyNumbers
 from expril.audit.kinds.kind_audit import AuditQuery, Case, Example, KindAudit, Law, Value, unpacked
 from protocol.codec import decode, encode
@@ -32,7 +34,8 @@ from protocol.partitions import (
 )
 from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
-from protocol.release_kinds import RELEASE_KINDS
+from protocol.records import LABEL_STEPS, Records
+from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema, TimeToEvent
 from simulations.paper_ratio import PRINTED_COUNTS
 
@@ -237,6 +240,7 @@ class CountsAudit(KindAudit):
     """The auditor's half of `counts`. Its cost is c m S / scale: c records of a unit, m partitions, S label steps."""
 
     kind: ClassVar[QueryKind] = PRINTED_COUNTS  # whoever audits a simulation meets the printed release, too
+    generator = "expril.audit.generators.queries:counts_queries_of"
 
     def laws(self, planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
         """Return m releases that one unit moves by c S each; None for ratios, whose cost is only a claim.
@@ -253,6 +257,30 @@ class CountsAudit(KindAudit):
         if not self.kind.private_planned(case.planned):
             return None
         return NoisyNumbers.of(case.trace(()).numbers, case.planned.law)
+
+    def oracle(self, case: Case) -> Sequence[int] | None:
+        """Count each record by itself, as if there were no other, in whole numbers and fractions."""
+        claimed = ClaimedRecords.of(case.frame, case.schema, case.most_records_per_unit)
+        (body,) = case.bodies
+        columns, blocks = RELEASE_KINDS[case.planned.release].columns(case.schema), []
+        for partition in body.partitions:
+            cells = [[0] * columns for _ in range(partition.cell_count(case.schema))]
+            for row, label in enumerate(claimed.labels.tolist()):
+                record = claimed.records.take(np.array([row]))
+                cell = cells[int(partition.cells(record)[0])]
+                cell[:] = [a + b for a, b in zip(cell, _added(record, label, body, case), strict=True)]
+            blocks += [number for cell in cells for number in cell]
+        return blocks
+
+    def hostile(self, planned: Any, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return bodies with more partitions than planned, of no attribute, and with edges that fall."""
+        body = decode(bodies[0], CountsBody)
+        wrong = {
+            "more partitions than planned": (*body.partitions, body.partitions[0]),
+            "an attribute that the card does not have": (FeatureBins("no such attribute", ()), *body.partitions[1:]),
+            "edges that fall": (FeatureBins(schema.attributes[0].name, (1.0, 0.0)), *body.partitions[1:]),
+        }
+        return {name: encode(structs.replace(body, partitions=partitions)) for name, partitions in wrong.items()}
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by release kind, without kinds that are not private as claimed."""
@@ -292,3 +320,32 @@ class CountsAudit(KindAudit):
         """Return the released numbers as text; RemoteProtocolError if the bytes are no release."""
         body = decode(data, CountsRelease)
         return unpacked(body.counts, "q") if body.counts else unpacked(body.ratios, "d")
+
+
+def _added(record: Records, label: int, body: CountsBody, case: Case) -> list[int]:
+    """What one record adds to the numbers of its cell; a label is a class, or whole steps of its range."""
+    release, steps = case.planned.release, case.planned.steps
+    if release in ("mass", "outcome_counts"):
+        return [1]
+    if release == "class_counts":
+        return [int(label == index) for index in range(len(case.schema.classes))]
+    if release == "label_total":
+        total = _nearest(Fraction(label * steps, LABEL_STEPS))
+        return [total, steps - total]
+    hypothesis: Any = body.hypothesis
+    if release in ("squared_error", "error_sums"):
+        most = body.most_squared_error or MOST_SQUARED_ERROR
+        error = abs(label - int(hypothesis.predict_number(record)[0]))
+        if release == "squared_error":
+            total = _nearest(Fraction(min(error**2, most) * steps, most))
+            return [total, steps - total]
+        share = Fraction(min(error, isqrt(most)), isqrt(most))
+        squared, absolute = _nearest(share**2 * steps), _nearest(share * steps)
+        return [squared, absolute - squared, steps - absolute]
+    right = bool(hypothesis.predict(record)[0]) == bool(label)
+    return [1 if right else -1] if release == "signed_error" else [int(not right), int(right)]
+
+
+def _nearest(value: Fraction) -> int:
+    """The nearest whole number, halves upwards."""
+    return int(value + Fraction(1, 2))

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.holdout_law import NUMBERS, HoldoutLaw
@@ -124,6 +125,13 @@ class HoldoutAudit(KindAudit):
     """The auditor's half of `holdout`, whose cost follows from its three scales."""
 
     kind = HOLDOUT
+    generator = "expril.audit.generators.queries:holdout_queries"
+
+    def hostile(self, planned: PlannedHoldout, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return bodies whose stated accuracy lies beside the planned range."""
+        body, (least, most) = decode(bodies[0], HoldoutBody), planned.estimates
+        wrong = {"a stated accuracy below the range": least - 1, "a stated accuracy above the range": most + 1}
+        return {name: encode(structs.replace(body, estimate=value)) for name, value in wrong.items()}
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions that attack all that the kind releases."""

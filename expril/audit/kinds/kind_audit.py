@@ -241,6 +241,27 @@ class KindAudit:
         """
         return None
 
+    generator: ClassVar[str] = ""
+    """"module:function" of what draws lawful questions for its contract (`expril.audit.contract`).
+
+    The function takes a schema, and returns a Hypothesis strategy of (planned query, encoded body of its one turn, or
+    tuple of the encoded bodies of all turns). It is loaded for a contract alone. "" if there is none.
+    """
+    excuses: ClassVar[Mapping[str, str]] = {}
+    """Duty of the contract that a kind of this sort cannot have -> why, in words."""
+
+    def oracle(self, case: Case) -> Sequence[int] | None:
+        """Return all whole numbers that the curator hands to its source of noise, in order, by a slow second way.
+
+        It uses nothing of the curator's code, so it never calls `case.trace`. None: there is none, which is in order
+        where `claimed_law` works all numbers out by itself.
+        """
+        return None
+
+    def hostile(self, planned: Any, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return bodies that must be refused in the first turn of a lawful question, by what is wrong with each."""
+        return {}
+
     def laws(self, planned: Any, most_records_per_unit: int) -> tuple[Moved, ...] | None:
         """Return the laws of all of a query's releases that a unit can move; None if only the cost is known.
 

@@ -5,7 +5,7 @@ whose coordinates are all equal move the numbers most.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -151,6 +151,15 @@ class ModelAudit(KindAudit):
     """The auditor's half of `model`, whose noise has the scale sensitivity / epsilon."""
 
     kind = MODEL
+    generator = "expril.audit.generators.queries:model_queries"
+    excuses: ClassVar[Mapping[str, str]] = {
+        "oracle": "a fit has no second way; sums and minimisers are held against their own in test_model_fits.py"
+    }
+
+    def hostile(self, planned: PlannedModel, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return bodies of more models than planned."""
+        models = decode(bodies[0], ModelBody).models
+        return {"more models than planned": encode(ModelBody((*models, models[0])))}
 
     def laws(self, planned: PlannedModel, most_records_per_unit: int) -> tuple[Moved, ...]:
         """Return a release for each part of each model, which one unit moves by its share of the sensitivity.

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,14 @@ class SampleAudit(KindAudit):
     """The auditor's half of `sample`: k synthetic records cost k epsilon, or less by a smaller reach."""
 
     kind = SAMPLE
+    generator = "expril.audit.generators.queries:sample_queries_of"
+    excuses: ClassVar[Mapping[str, str]] = {
+        "oracle": "what is learnt has no second way; any exponents are as private, and draws are held against the law"
+    }
+
+    def hostile(self, planned: PlannedSample, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return a body that says anything."""
+        return {"a field": encode({"axes": []})}
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions that attack all that the kind releases."""

@@ -9,7 +9,7 @@ mask and the masks with the colluder and the silent one. Only the mask with the 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -209,6 +209,22 @@ class SecureCountsAudit(CountsAudit):
     """The auditor's half of `secure_counts`: the cost is that of `counts`, and notes say who sums."""
 
     kind = SECURE_COUNTS
+    generator = ""
+    excuses: ClassVar[Mapping[str, str]] = {
+        "generator": "its turns hold what other curators said, so its examples lead them",
+        "oracle": "its counts are those of `counts`, which has one; a curator here adds a share of noise by itself",
+    }
+
+    def oracle(self, case: Case) -> Sequence[int] | None:
+        """Return None: see `excuses`."""
+        return None
+
+    def hostile(self, planned: Any, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return first turns whose counts are hostile to `counts`."""
+        sent = decode(bodies[0], AskKeys)
+        wrong = super().hostile(planned, (sent.counts,), schema)
+        return {name: encode(AskKeys(counts, sent.nonce)) for name, counts in wrong.items()}
+
     condition = (
         "while at most t of a sum's sites tell the learner all they know; a site whose ledger was put back within the "
         "sum is one of those"

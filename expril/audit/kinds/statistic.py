@@ -140,6 +140,14 @@ class StatisticAudit(KindAudit):
     """The auditor's half of `statistic`, whose cost depends on the method."""
 
     kind = STATISTIC
+    generator = "expril.audit.generators.queries:statistic_queries_of"
+
+    def hostile(self, planned: PlannedStatistic, bodies: Sequence[bytes], schema: Schema) -> Mapping[str, bytes]:
+        """Return bodies of more statistics than planned, and of no attribute."""
+        items = decode(bodies[0], StatisticBody).asked
+        median = Quantile("no such attribute", Rational(1, 2), Grid(0.0, 1.0, 1))
+        wrong = {"more statistics than planned": (*items, items[0]), "no such attribute": (median,) * len(items)}
+        return {name: encode(StatisticBody(parts)) for name, parts in wrong.items()}
 
     def examples(self) -> Mapping[str, Sequence[Example]]:
         """Return questions by method, and one with awkward values."""
@@ -149,10 +157,9 @@ class StatisticAudit(KindAudit):
         """Return the law of one statistic, from the records that count; None for an estimator that is not computed."""
         records = ClaimedRecords.of(case.frame, case.schema, case.most_records_per_unit)
         (body,) = case.bodies
-        laws = [
-            law_of(item, case.planned.method, records, case.most_records_per_unit) for item in dict.fromkeys(body.asked)
-        ]
-        return laws[0] if len(laws) == 1 else None
+        if len(body.asked) > 1:
+            return None
+        return law_of(body.asked[0], case.planned.method, records, case.most_records_per_unit)
 
     def view_planned(self, planned: PlannedStatistic, most_records_per_unit: int) -> dict[str, Any]:
         """Show the parts of the cost. A contribution bound of 0 stands for an unknown one."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +64,16 @@ class ToyLaw(Law):
 
 class ToyAudit(KindAudit):
     kind = TOY
+    excuses: ClassVar = {"generator": "it asks for ages, which no drawn schema has"}
+
+    def oracle(self, case):
+        """The exact count, once or twice: without noise the second turn draws anew where the tens reach the level."""
+        above = case.bodies[0].above
+        count = sum(age is not None and min(max(age, 0), 120) >= above for age in case.frame["age"])
+        return [count] * (2 if count // 10 >= case.planned.level else 1)
+
+    def hostile(self, planned, bodies, schema):
+        return {"no threshold": encode(ToyBody(None))}
 
     def claimed_law(self, case):
         count = int(case.trace(()).handed[0][0])

@@ -1,0 +1,67 @@
+"""What is installed under a name, with its page and its vectors: ours, or those of a package of others.
+
+A package keeps `page.md` and `vectors.json` beside the module of its auditor's half. Ours are in docs/kinds and in the
+conformance suite, which a checkout of the project has.
+"""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from curator_node.answering import Answerer
+from curator_node.kinds import ANSWERERS
+from curator_node.plug_ins import loaded_answerers
+from expril.audit.contract.kinds import KindSubject
+from expril.audit.kinds import AUDITED_KINDS
+from expril.audit.kinds.kind_audit import KindAudit
+from expril.packages import installed_packages, package_of
+from learner_node.kinds import READERS
+from learner_node.study.reading import Reader
+from protocol.errors import ConfigurationError
+from protocol.plug_ins import Group
+from protocol.strict_toml import suggest
+
+ROOT = Path(__file__).resolve().parents[3]
+"""Of a checkout; elsewhere there are no pages and no vectors in it."""
+PAGE, VECTORS = "page.md", "vectors.json"
+
+
+def kind_subject(name: str) -> KindSubject:
+    """Return an installed query kind with all its halves.
+
+    Raises:
+        ConfigurationError: there is none of that name.
+    """
+    answerer, audit, reader = _halves(name)
+    beside = Path(inspect.getfile(type(audit))).parent
+    pages = [beside / PAGE, ROOT / "docs" / "kinds" / f"{name}.md"]
+    texts = [path.read_text(encoding="utf-8") for path in (*pages, *_vector_files(beside)) if path.is_file()]
+    page = next((text for text in texts if text.startswith("#")), "")
+    return KindSubject(audit, answerer, reader, page, tuple(text for text in texts if text != page))
+
+
+def _halves(name: str) -> tuple[Answerer, KindAudit, Reader | None]:
+    if name in ANSWERERS:
+        return ANSWERERS[name], AUDITED_KINDS.audits[name], READERS[name]
+    package = package_of(name, Group.KINDS)
+    if package is None:
+        others = [kind for offering in installed_packages().values() for kind in offering.names(Group.KINDS)]
+        raise ConfigurationError(
+            f"unknown query kind {name!r}{suggest(name, [*ANSWERERS, *others])}; a package that offers it must be "
+            "installed in this Python"
+        )
+    answerers, audits = loaded_answerers(package), package.load(Group.AUDITS, AUDITED_KINDS.audits)
+    missing = [group for group, halves in ((Group.ANSWERERS, answerers), (Group.AUDITS, audits)) if name not in halves]
+    if missing:
+        raise ConfigurationError(
+            f"{package.title} offers the kind {name!r}, and no entry point {name!r} in {missing[0]}"
+        )
+    if not isinstance(audits[name], KindAudit):
+        raise ConfigurationError(f"{package.title}: {name!r} in {Group.AUDITS} must be an instance of KindAudit")
+    return answerers[name], audits[name], package.load(Group.READERS, READERS).get(name)
+
+
+def _vector_files(beside: Path) -> Iterator[Path]:
+    yield beside / VECTORS
+    for folder in (ROOT / "conformance" / "expril_conformance" / "vectors", ROOT / "tests" / "protocol" / "vectors"):
+        yield from sorted(folder.glob("*.json"))
