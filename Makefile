@@ -1,5 +1,6 @@
 # make demo    install into .venv, run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
+# make conformance   install, hold ExPriL's programs and another learner to the protocol's pages
 # make audit   install, attack every release and what is broken on purpose: audit/audit.html; exit 1 if something is wrong
 # make deploy-demo   install, show a deployment on this machine from end to end; JOIN=1 waits for a fourth hospital
 # The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
@@ -20,7 +21,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench vectors install curator-lock peers audited clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench conformance vectors install curator-lock peers audited clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -78,6 +79,10 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# The conformance suite against ExPriL's own programs and the learner in JavaScript.
+conformance: $(STAMP)
+	$(BIN)/python -m pytest -q tests/conformance
 
 vectors: $(STAMP)
 	$(BIN)/python tests/protocol/vectors/generate.py

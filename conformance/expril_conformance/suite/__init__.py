@@ -1,0 +1,1 @@
+"""The tests: of the vectors, of a learner, and of a curator."""

@@ -1,0 +1,1 @@
+"""Vectors as data: see README.md and schema.json beside this file."""
