@@ -1,4 +1,7 @@
-"""A program under test: it is asked by a line of JSON, and answers by one."""
+"""A program under test: it is asked by a line of JSON, and answers by one.
+
+It is apart from the suite's tests since whoever writes an adapter reads it beside README.md.
+"""
 
 import json
 import shlex

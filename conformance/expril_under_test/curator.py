@@ -1,4 +1,7 @@
-"""ExPriL's curator under test: one JSON object per line in, one per line out; see conformance/README.md."""
+"""ExPriL's curator under test: one JSON object per line in, one per line out; see conformance/README.md.
+
+It is a program, so nothing imports it.
+"""
 
 import json
 from collections.abc import Mapping
