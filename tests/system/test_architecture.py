@@ -91,7 +91,7 @@ PINNED = {
         "expril/audit/generators/queries.py",
         "expril/audit/generators/values.py",
     },
-    "pytest": {"expril/audit/contract/suites.py"},
+    "pytest": {"conformance/expril_conformance/__main__.py", "expril/audit/contract/suites.py"},
     "mbi": {"lab/peers/marginals.py"},
     "ray": {"simulations/carriers/ray_engine.py"},
     "jinja2": {"expril/report/template.py"},
