@@ -21,10 +21,20 @@ from protocol.envelopes import (
     statement_bytes,
 )
 from protocol.feature_map import CategoricalFeature, FeatureMap, NumericFeature
+from protocol.grids import LevelAxis
 from protocol.hypotheses import Constant, Mlp
 from protocol.identity import LABEL as CARD_LABEL
 from protocol.identity import IdentityCard, fingerprint, succession, write_identity
+from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.kinds.holdout import PlannedHoldout
+from protocol.kinds.model import PlannedModel
+from protocol.kinds.models import NaiveBayes
+from protocol.kinds.models.method import words
+from protocol.kinds.sample import PlannedSample
+from protocol.kinds.secure_counts import AskKeys, PlannedSecureCounts, question_digest
+from protocol.kinds.statistic import PlannedStatistic
+from protocol.kinds.statistics.methods import AggregateMean, Exponential, Features, Smooth
 from protocol.ledger.checkpoints import make_checkpoint, sign_checkpoint
 from protocol.ledger.entries import (
     GENESIS,
@@ -56,10 +66,14 @@ from protocol.messages import (
 )
 from protocol.partitions import CrossBins, FeatureBins, NearestCentre, Range
 from protocol.plans import Plan
-from protocol.rationals import Rational
+from protocol.query_kind import Turn
+from protocol.rationals import Rational, amount
 from protocol.records import Records
 from protocol.refusals import EXPLANATIONS, RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
+from protocol.secure_sum import masks, shamir
+from protocol.secure_sum.graph import graph_of, settled
+from protocol.secure_sum.group import Group, list_digest, make_card, round_digest, seed_check
 from protocol.transcript import START, Transcript
 
 CURATOR, LEARNER, SUCCESSOR = (SigningKey.from_seed(bytes([number]) * 32) for number in (1, 2, 3))
@@ -338,5 +352,102 @@ WEIGHTS = (
 )
 """0.bias 0.5, and 0.weight 1, -1, 2, -2."""
 
-EXAMPLES = {name: text for made in (_messages, _values, _cards, _ledger, _hypotheses) for name, text in made()}
+
+def _prices():
+    grid = Rational(1, 2)
+    plans = {
+        "counts": PLANNED,
+        "holdout": PlannedHoldout(
+            turns=20,
+            answers=2,
+            resolution=100,
+            threshold=10,
+            threshold_scale=Rational(2000, 1),
+            comparison_scale=Rational(4000, 1),
+            count_scale=Rational(20, 1),
+            least_estimate=40,
+            most_estimate=70,
+        ),
+        "sample, version 1": PlannedSample(records=3, epsilon=grid, axes=(LevelAxis("sex"),), rounds=2),
+        "sample, version 2": PlannedSample(records=3, epsilon=grid, axes=(LevelAxis("sex"),), rounds=2, version=2),
+        "model": PlannedModel(method=NaiveBayes(binned=2), epsilon=grid),
+        "statistic, exponential": PlannedStatistic(method=Exponential(Rational(40, 1), 3)),
+        "statistic, smooth, version 1": PlannedStatistic(method=Smooth(Rational(10, 1), Rational(1, 20))),
+        "statistic, smooth, version 2": PlannedStatistic(method=Smooth(Rational(10, 1), Rational(1, 20), version=2)),
+        "statistic, aggregate_mean": PlannedStatistic(method=AggregateMean(50, 100, Rational(200, 1)), statistics=2),
+        "statistic, features": PlannedStatistic(method=Features(2, 1, Rational(16, 1))),
+    }
+    yield (
+        "prices",
+        "\n".join(
+            f"{name}: {amount(QUERY_KINDS.cost(planned, 2))}\n{hexed(encode(planned))}"
+            for name, planned in plans.items()
+        ),
+    )
+    first = ", ".join(map(str, words(7, "trees", 3)))
+    yield "public randomness", f"the first words of purpose trees and seed 7: {first}"
+
+
+def _secure_sum():
+    participants = tuple(sorted((CURATOR.public, LEARNER.public, SUCCESSOR.public)))
+    group = Group(participants, 1, 0, LABEL)
+    planned = PlannedSecureCounts(
+        release="mass", partitions=1, scale=Rational(30, 1), turns=5, participants=participants, colluders=1, dropouts=0
+    )
+    counts = encode(CountsBody((FeatureBins("sex", ()),), None))
+    question = question_digest(LEARNER.public, Turn(planned), AskKeys(counts, bytes(16)))
+    privates = [[bytes([16 * place + number]) * 32 for number in (1, 2, 3)] for place in range(3)]
+    cards = []
+    for place, (sealing, masking, seed) in enumerate(privates):
+        key = next(key for key in (CURATOR, LEARNER, SUCCESSOR) if key.public == participants[place])
+        public = masks.public_of(sealing), masks.public_of(masking), seed_check(seed)
+        cards.append(
+            (place, make_card(group, question, public, lambda name, data, key=key: key.sign(group.signed(name, data))))
+        )
+    round_ = round_digest(group, question, tuple(cards))
+    dealers = list_digest("dealers", (0, 1, 2))
+    pair = (0).to_bytes(8, "big") + (1).to_bytes(8, "big")
+    (sealing_secret,) = masks.exchange(privates[0][0], [cards[1][1].sealing])
+    (masking_secret,) = masks.exchange(privates[0][1], [cards[1][1].masking])
+    pair_key = masks.derive(masking_secret, b"pair mask", round_ + dealers + pair)
+    self_key = masks.derive(privates[0][2], b"self mask", round_ + dealers)
+    yield (
+        "secure sum",
+        told(
+            planned_query=encode(planned),
+            counts=counts,
+            group=group.digest,
+            question=question,
+            card_of_index_0=encode(cards[0][1]),
+            round=round_,
+            dealers=dealers,
+            sealing_keys_of_the_pair_0_1=masks.derive(sealing_secret, b"shares", round_ + pair, keys=2),
+            key_of_the_pair_mask_0_1=pair_key,
+            first_words_of_the_pair_mask=", ".join(map(str, masks.stream(pair_key, 2))),
+            key_of_the_self_mask_of_0=self_key,
+            first_words_of_the_self_mask=", ".join(map(str, masks.stream(self_key, 2))),
+            survivors_payload=round_ + dealers + list_digest("survivors", (0, 1, 2)),
+            share_at_point_2_of_polynomial_1_1=shamir.split(
+                (1).to_bytes(32, "big"), (1, 2), 2, lambda size: (bytes(32) + b"\x80" + bytes(size))[:size]
+            )[1],
+        ),
+    )
+    lines = []
+    for size, colluders, dropouts in ((100, 10, 20), (120, 5, 0), (150, 10, 20), (300, 30, 30)):
+        word, local, _ = settled(size, colluders, dropouts)
+        lines.append(f"N {size}, t {colluders}, U {dropouts}: edge probability {word} / 2^32, local colluders {local}")
+    drawn = graph_of(bytes(range(32)), 150, 10, 20)
+    lines += [
+        f"N 150, t 10, U 20, round {bytes(range(32)).hex()}:",
+        f"neighbours of place 0: {', '.join(map(str, drawn.neighbours(0)))}",
+        f"threshold of place 0: {drawn.threshold(0)}",
+    ]
+    yield "graph", "\n".join(lines)
+
+
+EXAMPLES = {
+    name: text
+    for made in (_messages, _values, _cards, _ledger, _hypotheses, _prices, _secure_sum)
+    for name, text in made()
+}
 """Name of an example -> its text on a page."""

@@ -9,6 +9,8 @@ import re
 import msgspec
 from msgspec import inspect
 
+from curator_node.admission import MOST_HELD_BYTES
+from curator_node.policy import Policy
 from learner_node.carriers import journal
 from protocol import codec, envelopes, identity, limits, messages, plans, rationals, schema
 from protocol.kinds import QUERY_KINDS, counts, holdout, model, sample, secure_counts, statistic
@@ -18,11 +20,15 @@ from protocol.partitions import PARTITION_KINDS
 from protocol.refusals import EXPLANATIONS, RETRIABLE, RefusalCode
 from protocol.release_kinds import RELEASE_KINDS
 from protocol.secure_sum import group
+from protocol.secure_sum.graph import COMPLETE_UP_TO
+from protocol.secure_sum.participant import SEALED_SHARES
+from protocol.secure_sum.shamir import SHARE
 from protocol.transitions import TRANSITIONS
 from protocol_examples import EXAMPLES
 from trees import ROOT
 
 PAGES = ROOT / "docs" / "protocol"
+POLICY = Policy(name="example", cap=1)
 BODIES = {
     "counts": (counts.CountsBody, counts.CountsRelease),
     "secure_counts": (*secure_counts.BODIES, *secure_counts.RELEASES),
@@ -147,7 +153,8 @@ WORDS = {
 
 def default(field, *, omits):
     """What a decoder takes for a field that is absent; "" if the field must be there."""
-    unset = field.default is msgspec.UNSET
+    # msgspec says nothing of a default that leaves the field out
+    unset = not field.required and field.default is field.default_factory is msgspec.NODEFAULT
     if field.required or not (omits or unset):
         return ""
     if unset:
@@ -224,6 +231,7 @@ ENTRY_FIELDS = {
     "start": "note",
     "enrol": "learner, note",
     "data": "note",
+    "plug_ins": "note",
     "reserve": "learner, study, amount, request, expires_at, plan, costs, note",
     "charge": "learner, study, sequence, amount, request, note",
     "answered": "learner, study, sequence, request, reply, size, note",
@@ -280,6 +288,13 @@ LIMITS = {
     "ledger export": (exports.MOST, "bytes"),
     "entries of an export's block": (exports.BLOCK, "entries"),
     "participants of a secure sum": (group.MOST_PARTICIPANTS, "curators"),
+    "participants of which every two are neighbours": (COMPLETE_UP_TO, "curators"),
+    "sealed shares of one holder": (SEALED_SHARES, "bytes"),
+    "share of a secret": (SHARE, "bytes"),
+    "request's expiry ahead, unless the policy says otherwise": (POLICY.message_seconds, "seconds"),
+    "reservation, unless the policy says otherwise": (POLICY.reservation_seconds, "seconds"),
+    "wait for the steward, unless the policy says otherwise": (POLICY.approval_seconds, "seconds"),
+    "held proposal": (MOST_HELD_BYTES, "bytes"),
 }
 """What is bounded -> (most, unit)."""
 
