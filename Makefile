@@ -2,6 +2,7 @@
 # make test    install, run the fast tests
 # make conformance   install, hold ExPriL's programs and another learner to the protocol's pages
 # make audit   install, attack every release and what is broken on purpose: audit/audit.html; exit 1 if something is wrong
+# make docs    install, build the site of docs/: build/docs/index.html
 # make deploy-demo   install, show a deployment on this machine from end to end; JOIN=1 waits for a fourth hospital
 # The first that runs and is of a version that ExPriL supports; a shim on the path may be dead.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -21,7 +22,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench conformance vectors install curator-lock peers audited clean
+.PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench conformance vectors install curator-lock docs peers audited clean
 
 demo: $(STAMP)
 	$(BIN)/expril simulate $(SCENARIO)
@@ -63,6 +64,11 @@ held: $(STAMP)
 # What this tree holds and what its commands walk through, beside those of the commit BASE; see docs/development.md.
 measures: $(STAMP)
 	$(BIN)/python tests/support/measures.py $(if $(BASE),--base $(BASE)) $(if $(CLIMBS),--climbs)
+
+# Fails on a dead link, a page in no menu, and a page that loads something from elsewhere.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 docs build/docs
+	@echo build/docs/index.html
 
 # Builds the wheel, installs it bare in an environment of its own, and uses it.
 test-wheel: $(STAMP)
@@ -122,4 +128,4 @@ $(AUDITED_STAMP): $(STAMP) lab/peers/requirements-audited.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) $(AUDITED_VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS_VENV) $(AUDITED_VENV) build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

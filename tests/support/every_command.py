@@ -60,6 +60,7 @@ def calls(folder):
         ("curator", "studies", ward),
         ("curator", "approve", ward, "0123", "--yes"),
         ("curator", "decline", ward, "0123", "--reason", "none", "--yes"),
+        ("curator", "plug-ins"),
         ("curator", "check", ward),
         ("curator", "status", ward),
         ("curator", "answer", folder, "--site", ward),
