@@ -68,6 +68,20 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca: str = ""  # file of the authority that certifies it; empty takes the public ones
 
 
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A question of one query kind, field by field, as `learner_node.questions.plain_question` asks it."""
+
+    kind: str  # of the query; of an installed package, it is found by this name
+    planned: dict[str, Any] = {}  # the fields of its planned query; an exact number is [numerator, denominator]
+    # the fields of its body; of a query that asks one turn after the other, a list with those of each turn
+    body: dict[str, Any] | tuple[dict[str, Any], ...] = {}
+
+    @property
+    def bodies(self) -> tuple[dict[str, Any], ...]:
+        """The bodies, one for each turn that is asked."""
+        return self.body if isinstance(self.body, tuple) else (self.body,)
+
+
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The study file, described in docs/learner/learner.md. Paths are relative to its folder."""
 
@@ -97,6 +111,12 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     superlink: Link | None = None
     folder: str = ""
     analyses: tuple[dict[str, Any], ...] = ()  # tables of `learner_node.analyses.parts`, asked instead of a model
+    question: Question | None = None  # of one query kind, asked instead of a model
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether it asks for a model, which needs unlabelled records."""
+        return not self.analyses and self.question is None
 
     @property
     def parts(self) -> "tuple[Part, ...]":
@@ -155,18 +175,25 @@ def study_of_analyses(path: Path) -> StudyFile | None:
 
 
 def _check_analyses(study: StudyFile, where: str) -> None:
-    """Raise ConfigurationError: an analysis has an error, or the file asks a model and analyses at once, or neither."""
-    if not study.analyses:
+    """Raise ConfigurationError: an analysis has an error, or the file asks a model and others at once, or neither."""
+    if study.asks_model:
         if not study.source:
             raise ConfigurationError(
-                f"{where}: source is missing: a model needs unlabelled records; or write [[analyses]], which need none"
+                f"{where}: source is missing: a model needs unlabelled records; or write [[analyses]] or [question], "
+                "which need none"
             )
         return
+    if study.question is not None and (study.analyses or study.pool.secure):
+        raise ConfigurationError(
+            f"{where}: [question] is asked alone, of each curator; leave out [[analyses]] and pooling, or write a file "
+            "for each"
+        )
     try:
         check_no_model({key: getattr(study, key) for key in OF_MODELS})
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
-    read_parts(study.analyses, where=where)
+    if study.analyses:
+        read_parts(study.analyses, where=where)
 
 
 def curator_keys(study: StudyFile, folder: Path, *, now: int, where: str) -> dict[str, bytes]:
@@ -211,6 +238,7 @@ def about(study: StudyFile, curators: Mapping[str, bytes], source: bytes, learne
         source,
         learner,
         *([msgspec.json.encode(study.analyses, order="sorted")] if study.analyses else []),
+        *([msgspec.json.encode(study.question, order="sorted")] if study.question else []),
     ]
     return digest(b"expril/2 study" + encode(settings))
 

@@ -79,11 +79,23 @@ class QueryKind(ABC):
     """Number of the first turn that releases anything that depends on a record: it costs all, unless `charge` is
     overridden."""
     state_bytes: ClassVar[int] = 0  # most bytes that its answerer keeps of a study between turns; 0: it keeps nothing
+    bodies: ClassVar[
+        tuple[type[msgspec.Struct], ...]
+    ] = ()  # types of its bodies by turn, the last for all further ones
     by_default: ClassVar[bool] = False  # whether a policy that names no kind allows it
 
     def with_partitions(self, partitions: Sequence[type[Any]]) -> "QueryKind":
         """This kind as it reads bodies that may also hold these types of partitions, of packages of others."""
         return self
+
+    def written_body(self, fields: Mapping[str, Any], number: int) -> Any:
+        """The body of a turn, counted from 0, from what a person wrote in a study's file.
+
+        A kind without `bodies` takes the fields as they stand, so their order and types must be those of its struct.
+
+        Raises msgspec.ValidationError: a field is wrong.
+        """
+        return msgspec.convert(fields, self.bodies[min(number, len(self.bodies) - 1)]) if self.bodies else dict(fields)
 
     def check_planned(self, planned: Any) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if a query breaks a rule."""
@@ -178,7 +190,7 @@ class QueryKind(ABC):
 
 
 class Kinds(Mapping[str, QueryKind]):
-    """A program's query kinds by name; immutable."""
+    """A program's query kinds by name; immutable, but that an auditor's may grow before anything is read."""
 
     def __init__(self, *kinds: QueryKind) -> None:
         self._kinds = {kind.name: kind for kind in kinds}

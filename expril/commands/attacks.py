@@ -131,8 +131,10 @@ def audit_mechanism(
         from expril.audit.attack.controls.curators import PATH_CONTROLS, audit_path_control
         from expril.audit.attack.handle_checks import path_checks
         from expril.audit.attack.kinds import audit_kind, chosen_kinds
+        from expril.audit.plug_ins import tables_for
 
-        names = chosen_kinds(kind)
+        tables = tables_for(kind)
+        names = chosen_kinds(kind, *tables)
         broken = tuple(PATH_CONTROLS) if controls else ()
         kinds: list[KindResult] = []
         checks: list[Check] = []
@@ -140,8 +142,8 @@ def audit_mechanism(
         with bars(json_) as tick:
             for number, name in enumerate(names):
                 tick("kinds", number, len(names))
-                kinds.append(audit_kind(name, draws=draws))
-                checks += path_checks(name)
+                kinds.append(audit_kind(name, draws=draws, answerers=tables.answerers, audits=tables.audits))
+                checks += path_checks(name, answerers=tables.answerers, audits=tables.audits)
             tick("noise", 0, 1)
             checks += calibrate()
             for number, name in enumerate(broken):

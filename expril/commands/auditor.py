@@ -30,6 +30,17 @@ Pins = Annotated[
 ]
 Receipts = Annotated[list[Path] | None, typer.Option(help="A receipt that a learner holds; repeatable.")]
 Witnessed = Annotated[list[Path] | None, typer.Option(help="A ledger's head that a witness co-signed; repeatable.")]
+PlugIns = Annotated[
+    list[str] | None, typer.Option(help="An installed package whose query kinds are known, too; repeatable.")
+]
+
+
+def _include(names: list[str] | None) -> None:
+    if names:
+        from expril.audit.plug_ins import include
+
+        for name in names:
+            include(name)
 
 
 @audit_app.command("run")
@@ -49,6 +60,7 @@ def audit_run(
         bool,
         typer.Option("--every-signature", help="Check every signature of ledgers of more than 50,000 entries, too."),
     ] = False,
+    plug_in: PlugIns = None,
     json_: Json = False,
 ) -> None:
     """Recompute what was spent from signed transcripts, receipts and ledgers alone, without records or curator's code.
@@ -62,6 +74,7 @@ def audit_run(
         from expril.audit.recompute import read_pins, read_witnesses, recompute
         from expril.audit.tables import TABLE_WIDTH, recomputed_tables, verdict
 
+        _include(plug_in)
         pins = None if keys is None else read_pins(keys)
         with bars(json_) as tick:
             result = recompute(
@@ -96,6 +109,7 @@ def transcript_show(
     curator: Annotated[str, typer.Option(help="Curator, in a run's folder. [the first]")] = "",
     repeat: Annotated[int, typer.Option(min=0, help="Repeat, in a run's folder.")] = 0,
     values: Annotated[bool, typer.Option("--values", help="Print the noisy numbers of releases, too.")] = False,
+    plug_in: PlugIns = None,
     json_: Json = False,
 ) -> None:
     """Print every message: who, what, when; bounds, plans with c m S / scale = cost, charges, totals, refusals.
@@ -107,6 +121,7 @@ def transcript_show(
     with plain_errors():
         from expril.audit.transcript_view import as_lines, find_transcript, read_transcript_view
 
+        _include(plug_in)
         file = find_transcript(path, learner=learner, curator=curator, repeat=repeat)
         view = read_transcript_view(file, values=values)
         if json_:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expril.commands.identity_cards import DAY, Contact, Days, Name, Organisation, Out, drafted, hand_out, read_card
 from expril.commands.terminal import (
     BAD,
     MOST_SEED,
@@ -21,7 +22,6 @@ from expril.commands.terminal import (
     Png,
     bars,
     check_files,
-    err,
     plain_errors,
     print_json,
     print_table,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from learner_node.result.folder import DeployedStudy
     from learner_node.study.federation import Carrier
     from learner_node.study_file import StudyFile
-    from protocol.identity import IdentityCard, Role
     from simulations.report.model import ScoreInterval
 
 learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with deployed curators: prepare, run.")
@@ -48,13 +47,7 @@ learner_app = typer.Typer(no_args_is_help=True, help="A learner's studies with d
 STUDY_FILE, KEY_FILE = "STUDY.toml", "learner.pem"
 PREDICTIONS, TABLES = Path("predictions.csv"), (".csv", ".parquet")
 GOES_ON = "what was asked and answered is kept; the same command goes on with it"
-DAY = 86_400
 FOREVER = 10.0 * 366 * DAY
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to make. [standard output]")]
-Name = Annotated[str, typer.Option(help="The holder's name, as the other side will read it.")]
-Organisation = Annotated[str, typer.Option(help="The holder's organisation.")]
-Contact = Annotated[str, typer.Option(help="How to reach the holder.")]
-Days = Annotated[int, typer.Option(help="Days for which the card is valid; 0 for no end.", min=0, max=36_600)]
 
 
 def quote(  # noqa: PLR0913, PLR0917 - one argument an option
@@ -379,10 +372,13 @@ def learner_run(  # noqa: PLR0913, PLR0917 - the options of a command
             write_page_files(_document(summary, target), files, png=png)
         if json_:
             print_json({**summary, "folder": str(target)})
-        elif "analyses" in summary:
-            _show_analyses(summary, target)
+        elif "analyses" in summary or "question" in summary:
+            _show_answers(summary, target)
         else:
             _show(summary, target)
+
+
+learner_app.command("ask", hidden=True)(learner_run)
 
 
 def _document(summary: dict[str, Any], target: Path) -> "Document":
@@ -390,6 +386,10 @@ def _document(summary: dict[str, Any], target: Path) -> "Document":
         from learner_node.result.analyses_folder import read_analyses_folder
 
         return read_analyses_folder(target)
+    if "question" in summary:
+        from learner_node.result.question_folder import question_document
+
+        return question_document(summary)
     from learner_node.result.document import study_document
 
     return study_document(summary)
@@ -402,8 +402,9 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
     from threadpoolctl import threadpool_limits
 
     from learner_node.result.analyses_folder import save_analyses
-    from learner_node.result.deployed import keep_receipts, run_analyses, run_study
+    from learner_node.result.deployed import keep_receipts, run_analyses, run_question, run_study
     from learner_node.result.folder import DeployedStudy, save_result
+    from learner_node.result.question_folder import save_question
     from learner_node.study.doubts import doubts_about
     from learner_node.study.federation import UnfinishedError
     from learner_node.study.study import NoCuratorError
@@ -415,7 +416,7 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         curators=len(read["curators"]) - len(how.without),
         pooling=study.pool,
     )
-    for doubt in () if study.analyses else doubts:
+    for doubt in doubts if study.asks_model else ():
         say("warning", doubt)
     result = DeployedStudy(**read, version=version("expril"), finished=_now())
     receipts = path.parent / study.receipts
@@ -427,6 +428,10 @@ def _run(path: Path, target: Path, how: _How, *, again: bool, quiet: bool) -> di
         carrier = _carrier(study, result, path, how, stack, quiet=quiet)
         curators, key = result.curators, result.key
         try:
+            if study.question is not None:
+                answers = run_question(study, curators=curators, key=key, journal=journal, carrier=carrier)
+                keep_receipts(receipts, [answers.study])
+                return save_question(result, answers, target)
             if study.analyses:
                 analyses = run_analyses(study, curators=curators, key=key, journal=journal, carrier=carrier)
                 keep_receipts(receipts, [analyses.study])
@@ -478,7 +483,7 @@ def _read(path: Path) -> dict[str, Any]:
     study = read_study(text, where=str(path))
     key = read_key(path.parent / study.key)
     curators = curator_keys(study, path.parent, now=_now(), where=str(path))
-    if study.analyses:
+    if not study.asks_model:
         import polars as pl
 
         source = pl.DataFrame()
@@ -502,7 +507,7 @@ def _journal(path: Path, target: Path, result: "DeployedStudy", *, again: bool) 
     from learner_node.study_file import about
 
     source = b""
-    if not result.study.analyses:
+    if result.study.asks_model:
         with (path.parent / result.study.source).open("rb") as file:
             source = hashlib.file_digest(file, "sha256").digest()
     settings = Settings(
@@ -598,10 +603,17 @@ def _show(summary: dict[str, Any], target: Path) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
-def _show_analyses(summary: dict[str, Any], target: Path) -> None:
+def _show_answers(summary: dict[str, Any], target: Path) -> None:
     from learner_node.result.analyses_folder import read_folder
 
-    lines = [read_folder(target).to_text(), "", *_spending(summary), f"result    {target}"]
+    if "question" in summary:
+        lines = [
+            f"all       {summary['pooled']}",
+            *(f"{name:<9} {turns}" for name, turns in summary["answers"].items()),
+        ]
+    else:
+        lines = [read_folder(target).to_text(), ""]
+    lines = [*lines, *_spending(summary), f"result    {target}"]
     sys.stdout.write(without_controls("".join(f"{line}\n" for line in lines)))
 
 
@@ -660,41 +672,3 @@ def learner_rotate(
         until = now + valid_days * DAY if valid_days else 0
         new_card = msgspec.structs.replace(old_card, key=new_key.public, issued=now, until=until, successions=chain)
         hand_out(new_card, write_identity(new_card, new_key), out)
-
-
-def drafted(role: "Role", name: str, organisation: str, contact: str, key: bytes, valid_days: int) -> "IdentityCard":
-    """A card of these texts; ConfigurationError names the option whose text a card cannot hold."""
-    from protocol.identity import MOST_NAME, IdentityCard, check_said
-
-    check_said("--name", name, least=1, most=MOST_NAME)
-    check_said("--organisation", organisation)
-    check_said("--contact", contact)
-    now = int(time.time())
-    return IdentityCard(
-        role=role,
-        name=name,
-        organisation=organisation,
-        contact=contact,
-        key=key,
-        issued=now,
-        until=now + valid_days * DAY if valid_days else 0,
-    )
-
-
-def read_card(path: Path) -> "IdentityCard":
-    """The card in a file; ConfigurationError if the file holds none."""
-    from expril.files import read_text_file
-    from protocol.identity import read_identity
-
-    return read_identity(read_text_file(path, "card file", remedy="ask its holder for it"), where=str(path))
-
-
-def hand_out(card: "IdentityCard", text: str, out: Path | None) -> None:
-    """Write the card to a file or to standard output, and its fingerprint to standard error."""
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        from expril.files import write_new
-
-        write_new(out, text.encode(), rule="a card is never overwritten", public=True)
-    err.print(f"fingerprint {card.fingerprint}", highlight=False, soft_wrap=True)

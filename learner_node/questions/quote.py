@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from learner_node.kinds import READERS
 from learner_node.models.label_model import MOST_CELLS
 from learner_node.models.label_model.prior import DIFFICULTIES, Belief, PriorProblems, draw_prior_problems
+from learner_node.plug_ins import named_package, with_package
 from learner_node.questions.rehearsal import CARRIERS, CellsForeseen, Rehearsal, carriers, rehearse
 from learner_node.strategies import ANY_LABEL, make_strategy, option_names
 from learner_node.strategies.base import UNWILLING, Conversation, Problem, Willing, assumed_size
@@ -24,10 +25,10 @@ from learner_node.strategies.cells import CellsStrategy
 from learner_node.strategies.options import exact_shares, names_of
 from learner_node.strategies.selected import choice_of, chosen_by_rule, is_wide, why_not_chosen
 from learner_node.study.pooling import SUMMED, Pooling, SecurePool
-from learner_node.study.reading import Precision, not_foreseen, questions
+from learner_node.study.reading import Precision, Reader, not_foreseen, questions
 from protocol.errors import ConfigurationError
-from protocol.kinds import QUERY_KINDS
 from protocol.plans import Plan
+from protocol.query_kind import Kinds
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
@@ -287,7 +288,7 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     """Options to try, each with whether they are the default ones."""
     plan = make_strategy(strategy, options).plan(problem)
     if "shares" in option_names(strategy) and len(plan.queries) == 2 and options.get("shares") is None:
-        usual = _split(plan, problem)
+        usual = _split(plan, problem, _readers_for(strategy)[1])
         return [({**options, "shares": list(pair)}, exact_shares(2, pair) == usual) for pair in _SHARES]
     if strategy != CELLS_STRATEGY or options.get("cells") is not None:
         return [(options, True)]
@@ -304,27 +305,34 @@ def _choices(problem: Problem, strategy: str, options: dict[str, Any]) -> list[t
     return rows
 
 
-def _split(plan: Plan, problem: Problem) -> tuple[Fraction, ...]:
+def _split(plan: Plan, problem: Problem, kinds: Kinds) -> tuple[Fraction, ...]:
     """Each question's share of the plan's cost."""
-    costs = QUERY_KINDS.costs(plan, problem.most_records_per_unit)
+    costs = kinds.costs(plan, problem.most_records_per_unit)
     return tuple(cost / sum(costs) for cost in costs)
+
+
+def _readers_for(strategy: str) -> tuple[Mapping[str, Reader], Kinds]:
+    """The readers and kinds of a strategy's plan, also where a package of others offers it."""
+    readers = with_package(READERS, named_package(strategy=strategy))
+    return readers, Kinds(*(reader.kind for reader in readers.values()))
 
 
 def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any]) -> QuoteRow:
     """Cost, noise and precision of the first question; later questions depend on answers."""
+    readers, kinds = _readers_for(strategy)
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     plan = make_strategy(strategy, options).plan(problem)
     # What is asked after a choice depends on it; how precisely does not.
-    rest = replace(problem, epsilon=problem.epsilon * _split(plan, problem)[-1]) if choice else problem
+    rest = replace(problem, epsilon=problem.epsilon * _split(plan, problem, kinds)[-1]) if choice else problem
     last = make_strategy(strategy, {**options, CHOSEN: 0} if choice else options)
-    turn, *_ = questions(QUERY_KINDS.turns(last.plan(rest)), READERS)
+    turn, *_ = questions(kinds.turns(last.plan(rest)), readers)
     body = Conversation(last, rest).body
     return QuoteRow(
         epsilon=problem.epsilon,
-        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
+        cost=kinds.plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
-        split=_split(plan, problem),
-        precision=READERS[turn.planned.kind].precision(
+        split=_split(plan, problem, kinds),
+        precision=readers[turn.planned.kind].precision(
             body, turn, problem.source.schema, problem.target_size, problem.sites
         ),
         simulated=None,
@@ -337,19 +345,20 @@ def _unlabelled_row(problem: Problem, strategy: str, options: Mapping[str, Any])
 
 def _row(trial: _Trial, strategy: str, prior: PriorProblems, rehearsal: Rehearsal, exact: Rehearsal) -> QuoteRow:
     problem, options = trial.problem, trial.options
+    readers, kinds = _readers_for(strategy)
     plan = make_strategy(strategy, options).plan(problem)
-    turns = questions(QUERY_KINDS.turns(plan), READERS)
+    turns = questions(kinds.turns(plan), readers)
     precisions = [
-        READERS[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
+        readers[turn.planned.kind].precision(body, turn, problem.source.schema, problem.target_size, problem.sites)
         for turn, body in zip(turns[-len(rehearsal.bodies) :], rehearsal.bodies, strict=True)
-        if READERS[turn.planned.kind].precision is not not_foreseen
+        if readers[turn.planned.kind].precision is not not_foreseen
     ]
     choice = choice_of(problem, options.get(CHOSEN)) if strategy == CELLS_STRATEGY else None
     return QuoteRow(
         epsilon=problem.epsilon,
-        cost=QUERY_KINDS.plan_cost(plan, problem.most_records_per_unit),
+        cost=kinds.plan_cost(plan, problem.most_records_per_unit),
         options=dict(options),
-        split=_split(plan, problem),
+        split=_split(plan, problem, kinds),
         precision=max(precisions, key=lambda precision: precision.cells),
         simulated=Simulated(
             problems=len(rehearsal.accuracy),

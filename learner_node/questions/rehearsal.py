@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from learner_node.kinds import READERS
 from learner_node.models.label_model.prior import Foresight, PriorProblems
 from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.plug_ins import named_package, with_package
 from learner_node.scores.auc import expected_auc
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import Conversation, Problem, class_probabilities
@@ -27,6 +28,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsBody
 from protocol.noise import DiscreteLaplace
 from protocol.partitions import Partition
+from protocol.query_kind import Kinds
 from protocol.records import Records
 
 Floats = NDArray[np.float64]
@@ -61,6 +63,8 @@ def rehearse(
     Raises:
         ConfigurationError: the plan cannot be rehearsed, or learns no model.
     """
+    readers = with_package(READERS, named_package(strategy=strategy))
+    kinds = Kinds(*(reader.kind for reader in readers.values()))
     scores = []
     first_bodies: list[Any] = []
     for number, probability in enumerate(prior.probability.T):
@@ -73,14 +77,14 @@ def rehearse(
         answers: list[Any] = []
         bodies: list[Any] = []
         try:
-            turns = questions(QUERY_KINDS.turns(chosen.plan(problem)), READERS)
+            turns = questions(kinds.turns(chosen.plan(problem)), readers)
         except RemoteProtocolError:
             raise ConfigurationError(
                 f"{strategy} asks for what is not private as claimed, or not installed; there is no quote for it"
             ) from None
         for turn in turns:
             bodies.append(conversation.body)
-            reader = READERS[turn.planned.kind]
+            reader = readers[turn.planned.kind]
             answers.append(reader.rehearse(bodies[-1], turn, problem.source, tally, problem.sites, rng))
             conversation.hear(answers)
         model = conversation.models[-1]

@@ -11,6 +11,7 @@ import polars as pl
 from expril.files import write_private
 from learner_node.analyses.asking import AnalysisStudy, analyse
 from learner_node.carriers.journal import Journal
+from learner_node.questions.plain_question import PlainAnswers, ask_plainly
 from learner_node.questions.validation import Validation, validate
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.learn import Learned, learn
@@ -110,6 +111,15 @@ def run_analyses(
     """Ask a study's analyses, or go on with it; arguments and errors are as those of `run_study`."""
     federation = _federation(study, curators, key, journal, carrier)
     return analyse(federation, study.parts, study.budget, pooling=study.pool)
+
+
+def run_question(
+    study: StudyFile, *, curators: Mapping[str, bytes], key: SigningKey, journal: Journal, carrier: Carrier
+) -> PlainAnswers:
+    """Ask a study's one question, or go on with it; arguments and errors are as those of `run_study`."""
+    if study.question is None:
+        raise ConfigurationError("the study's file has no [question]")
+    return ask_plainly(_federation(study, curators, key, journal, carrier), study.question, study.budget)
 
 
 def _federation(

@@ -5,6 +5,7 @@ The table holds module paths and loads nothing, so that reading names does not l
 
 import pkgutil
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from learner_node.strategies import options
@@ -67,13 +68,13 @@ def check_name(name: str) -> None:
     if not isinstance(name, str):
         raise ConfigurationError(f"strategy is a name, such as {DEFAULT_STRATEGY!r}, not {name!r:.60}")
     if name not in STRATEGIES:
-        raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+        _plug_in(name)
 
 
 def option_names(name: str) -> list[str]:
     """The options that a strategy takes; "**" if it takes any. Raises ConfigurationError: it does not exist."""
     check_name(name)
-    maker = STRATEGIES[name]
+    maker = _maker(name)
     return names_of(CHECKS[name] if name in CHECKS and isinstance(maker, str) else _load(maker))
 
 
@@ -83,7 +84,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     Raises ConfigurationError: the strategy or an option does not exist, or a value is not allowed.
     """
     _check_names(name, options)
-    if name in CHECKS and isinstance(STRATEGIES[name], str):
+    if name in CHECKS and isinstance(_maker(name), str):
         _called(name, CHECKS[name], options)
     else:
         make_strategy(name, options)
@@ -104,8 +105,29 @@ def make_strategy(name: str, options: Mapping[str, Any]) -> "Strategy":
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"options are a mapping, such as {{'cells': 40}}, not {type(options).__name__}")
     _check_names(name, options)
-    strategy: Strategy = _called(name, _load(STRATEGIES[name]), options)
+    strategy: Strategy = _called(name, _load(_maker(name)), options)
     return strategy
+
+
+def _maker(name: str) -> "str | Callable[..., Strategy]":
+    return STRATEGIES[name] if name in STRATEGIES else _plug_in(name)
+
+
+@lru_cache(maxsize=64)  # once imported, it stays as it is
+def _plug_in(name: str) -> "Callable[..., Strategy]":
+    """The strategy of this name that an installed package offers. Raises ConfigurationError: none does."""
+    from expril.packages import package_of  # noqa: PLC0415 - most names are in the table, and installed ones are slow
+    from protocol.plug_ins import Group  # noqa: PLC0415
+
+    package = package_of(name, Group.STRATEGIES)
+    if package is None:
+        raise ConfigurationError(f"unknown strategy {name!r}{suggest(name, list(STRATEGIES))}")
+    if not package.editable:
+        package.secure(fresh=False)
+    maker: Callable[..., Strategy] = package.load(Group.STRATEGIES, STRATEGIES)[name]
+    if not callable(maker):
+        raise ConfigurationError(f"{package.title}: strategy {name!r} must be a class or a function of its options")
+    return maker
 
 
 def _called(name: str, maker: Callable[..., Any], options: Mapping[str, Any]) -> Any:

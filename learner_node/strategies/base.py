@@ -136,6 +136,7 @@ def summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
     )
 
 
+@runtime_checkable
 class Model(Protocol):
     """A learnt classifier of two classes."""
 
@@ -285,7 +286,7 @@ class Conversation:
         try:
             body, model = self._asking.send(answers)
         except StopIteration as end:
-            learnt: Learnt = end.value
+            learnt = checked_result(end.value)
             model, self._estimate = self._decide(learnt, _write, partial(_read, learnt))
         else:
             self.body = decided(self._decide, body)
@@ -297,6 +298,33 @@ class Conversation:
         if self._estimate is None:
             raise RuntimeError("not every question was answered yet")
         return self._estimate
+
+
+def checked_result(result: Any) -> Learnt:
+    """What a strategy returned, as far as what follows needs it.
+
+    Raises ConfigurationError: it is no pair of a model and an estimate, or one of them lacks what is asked of it. The
+    strategy is wrong, whatever was answered.
+    """
+    model, estimate = result if isinstance(result, tuple) and len(result) == 2 else (None, None)
+    if not isinstance(model, AnyModel):
+        raise ConfigurationError(
+            f"the strategy ended with {_named(result)}; its generator must return a pair: a model, which offers "
+            "`probability`, `probabilities`, or `predict_number` with `error`, and an estimate of the source "
+            "(learner_node.strategies.base)"
+        )
+    if not isinstance(estimate, AnyEstimate):
+        raise ConfigurationError(
+            f"the strategy ended with a model and {_named(estimate)}; the second must be a SourceEstimate, a "
+            "ClassesEstimate or a NumberEstimate (learner_node.strategies.base)"
+        )
+    return model, estimate
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)} ({', '.join(type(item).__name__ for item in value)})"
+    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _write(learnt: Learnt) -> bytes:

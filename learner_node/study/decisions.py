@@ -30,7 +30,13 @@ def as_found(value: T, write: Callable[[T], bytes], read: Callable[[bytes], T]) 
     return value
 
 
+def wire_type(value: T) -> type[T]:
+    """The type that decodes a value's bytes: its own, unless it names a wider one (`CountsBody.wire_type`)."""
+    wider: type[T] = getattr(value, "wire_type", type(value))
+    return wider
+
+
 def decided(decide: Decide, value: T, kind: type[T] | None = None) -> T:
     """Call `decide` with MessagePack as the encoding. `kind` is the type to decode if `type(value)` is too general."""
-    value_type = kind or type(value)
+    value_type = kind or wire_type(value)
     return decide(value, encode, lambda data: decode(data, value_type, limit=len(data)))

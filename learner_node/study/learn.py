@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from learner_node.models.synthetic import MixedModel
+from learner_node.plug_ins import with_named
 from learner_node.scores.prevalence import Prevalence
 from learner_node.strategies import make_strategy
 from learner_node.strategies.base import (
@@ -119,7 +120,7 @@ def learn(
             made with any card. Nothing has been charged.
     """
     make_strategy(strategy, options or {})
-    study = Study(federation)
+    study = Study(with_named(federation, strategy=strategy))
     records, cards, left_out = admit(study, source)
     problem = Problem(
         source=records, epsilon=budget.epsilon, sites=0, target_size=0, most_records_per_unit=0, seed=seed, train=train

@@ -22,7 +22,7 @@ from learner_node.study.cards import (
     weights,
     worth_keeping,
 )
-from learner_node.study.decisions import Decide, as_found
+from learner_node.study.decisions import Decide, as_found, wire_type
 from learner_node.study.pooling import POOLED, Pooling, SecurePool
 from learner_node.study.reading import Reader
 from learner_node.study.study import Study
@@ -278,7 +278,7 @@ def _read(setting: Setting, cards: Mapping[str, Card], data: bytes) -> Draft:
     for written in draft.groups:
         members = {name: cards[name] for name in written.names}
         group = _group(setting, members, members, written.key)
-        group.conversation.body = decode(written.body, type(group.conversation.body), limit=len(written.body))
+        group.conversation.body = decode(written.body, wire_type(group.conversation.body), limit=len(written.body))
         groups.append(replace(group, plan=draft.plan))
     return Draft(groups, draft.plan, list(draft.names), draft.left_out, draft.most_records_per_unit)
 

@@ -97,6 +97,8 @@ class Reader:
     lead: Callable[[LeadContext], Leading] | None = None
     # (what a strategy asks, the query's first turn) -> the first turn's body, to be held against a card
     opening: Callable[[Any, Turn], Any] = lambda body, _turn: body
+    # answer -> what JSON can hold, for a study that asks this kind without a strategy; None shows it field by field
+    show: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and Smith 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 from collections.abc import Mapping, Sequence
 from copy import copy
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -20,7 +21,7 @@ from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace
 from protocol.odds import MISSES, OFTEN, Odds, PrivacyUnit
-from protocol.partitions import CrossBins, Partition, ScoreBins
+from protocol.partitions import PARTITION_KINDS, CrossBins, Partition, ScoreBins
 from protocol.plans import Planned
 from protocol.query_kind import KindTerms, QueryKind, Question, Turn
 from protocol.rationals import MOST, Rational
@@ -113,6 +114,11 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     hypothesis: Hypothesis | None
     most_squared_error: MostSquaredError | None = None
 
+    @property
+    def wire_type(self) -> type["CountsBody"]:
+        """The type that decodes this body: with partitions of others, one that knows them."""
+        return _body_with(frozenset(map(type, self.partitions)) - _SHIPPED)
+
     def cells(self, schema: Schema) -> int:
         """Number of cells of all partitions."""
         return sum(partition.cell_count(schema) for partition in self.partitions)
@@ -123,6 +129,27 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
 
 
+_SHIPPED = frozenset(PARTITION_KINDS.values())
+
+
+@lru_cache(maxsize=64)
+def _body_with(types: frozenset[type[Any]]) -> type[CountsBody]:
+    if not types:
+        return CountsBody
+    partition: Any = Partition
+    for kind in types:
+        partition |= kind
+    length = msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)
+    # All fields anew, since one alone would move to the end
+    fields: list[Any] = [
+        ("partitions", Annotated[tuple[partition, ...], length]),
+        ("hypothesis", Hypothesis | None),
+        ("most_squared_error", MostSquaredError | None, None),
+    ]
+    wider: Any = msgspec.defstruct("CountsBody", fields, bases=(CountsBody,), frozen=True)
+    return wider  # type: ignore[no-any-return]
+
+
 _HYPOTHESIS: Any = Hypothesis | None
 
 
@@ -131,6 +158,14 @@ class _Outline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     partitions: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=MOST_PARTITIONS)]
     hypothesis: msgspec.Raw
+    most_squared_error: MostSquaredError | None = None
+
+
+class _Rest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A CountsBody whose partitions are read apart."""
+
+    partitions: tuple[()]
+    hypothesis: Hypothesis | None
     most_squared_error: MostSquaredError | None = None
 
 
@@ -163,6 +198,13 @@ class Counts(QueryKind):
         for kind in partitions:
             wider.partition |= kind
         return wider
+
+    def written_body(self, fields: Mapping[str, Any], number: int) -> CountsBody:
+        """The body, also with partitions of others; `hypothesis` may be left out."""
+        partitions = msgspec.convert(fields.get("partitions", ()), tuple[self.partition, ...])  # type: ignore[name-defined]
+        rest = {"hypothesis": None, **fields, "partitions": ()}
+        body = msgspec.convert(rest, _Rest)
+        return CountsBody(partitions, body.hypothesis, body.most_squared_error)
 
     def check_planned(self, planned: PlannedCounts) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if the release kind is unknown, or cannot have the planned steps."""

@@ -7,7 +7,7 @@ distinguishing game on what is released.
 import math
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -317,7 +317,20 @@ class AuditedKinds(Kinds):
 
     def __init__(self, *audits: KindAudit) -> None:
         super().__init__(*(audit.kind for audit in audits))
-        self.audits: Mapping[str, KindAudit] = {audit.kind.name: audit for audit in audits}
+        self.audits: dict[str, KindAudit] = {audit.kind.name: audit for audit in audits}
+
+    def include(self, audits: Iterable[KindAudit], partitions: Sequence[type[Any]] = ()) -> None:
+        """Know these kinds, and in all kinds these partitions, from now on.
+
+        It is called before anything is read, for the packages that an auditor names.
+        """
+        for audit in audits:
+            self.audits[audit.kind.name] = audit
+            self._kinds[audit.kind.name] = audit.kind
+        for name, kind in self._kinds.items():
+            self._kinds[name] = kind.with_partitions(partitions)
+        self._read.cache_clear()
+        self._cost.cache_clear()
 
 
 def unpacked(data: bytes, letter: str) -> list[str]:

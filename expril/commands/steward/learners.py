@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from expril.commands.learner import DAY, Contact, Days, Organisation, Out, drafted, hand_out, read_card
+from expril.commands.identity_cards import DAY, Contact, Days, Organisation, Out, drafted, hand_out, read_card
 from expril.commands.steward.site import Folder, curator_app
 from expril.commands.terminal import Json, plain_errors, print_json, print_table
 from expril.report.table import text_table

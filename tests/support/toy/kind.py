@@ -39,7 +39,7 @@ class ToyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ToyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Records above this age, in the first turn; nothing in the second."""
 
-    above: float | None
+    above: float | None = None
 
 
 class ToyRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +54,7 @@ class Toy(QueryKind):
     planned = PlannedToy
     limits = ToyLimits
     state_bytes = 100
+    bodies = (ToyBody,)
 
     def check_planned(self, planned):
         if planned.turns != 2:

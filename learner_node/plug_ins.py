@@ -1,0 +1,65 @@
+"""A learner's table of readers: those that are shipped, and those of packages of others that a study names.
+
+A study names a package by naming a strategy or a query kind that it offers. Nothing else is imported, whatever is
+installed, and whatever a card says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from expril.packages import Package, loaded_kinds, loaded_partitions, package_of
+from learner_node.kinds import READERS
+from learner_node.strategies import STRATEGIES
+from learner_node.study.federation import Federation
+from learner_node.study.reading import Reader
+from protocol.errors import ConfigurationError
+from protocol.plug_ins import Group
+
+
+def named_package(*, strategy: str = "", kind: str = "") -> Package | None:
+    """The package that offers a strategy or a query kind that is not shipped; None where it is shipped, or unknown.
+
+    Its files are compared with its RECORD before anything is imported, unless it is installed in editable form.
+
+    Raises ConfigurationError: several packages offer the name, or a file is not as RECORD says.
+    """
+    package = None
+    if strategy and strategy not in STRATEGIES:
+        package = package_of(strategy, Group.STRATEGIES)
+    if package is None and kind and kind not in READERS:
+        package = package_of(kind, Group.READERS)
+    if package is not None and not package.editable:
+        package.secure(fresh=False)
+    return package
+
+
+def with_package(readers: Mapping[str, Reader], package: Package | None) -> Mapping[str, Reader]:
+    """The readers, and those of a package, which also read its partitions.
+
+    Raises ConfigurationError: something that it offers does not fit.
+    """
+    if package is None:
+        return readers
+    table = {**readers, **_readers_of(package)}
+    types = tuple(loaded_partitions(package).values())
+    return {name: replace(reader, kind=reader.kind.with_partitions(types)) for name, reader in table.items()}
+
+
+def with_named(federation: Federation, *, strategy: str = "", kind: str = "") -> Federation:
+    """The federation, which may also be asked what the package of a strategy or a kind asks; raises likewise."""
+    package = named_package(strategy=strategy, kind=kind)
+    return federation if package is None else replace(federation, readers=with_package(federation.readers, package))
+
+
+def _readers_of(package: Package) -> dict[str, Reader]:
+    """The readers that a package offers."""
+    kinds = loaded_kinds(package)
+    readers: dict[str, Any] = package.load(Group.READERS, READERS)
+    for kind, reader in readers.items():
+        if not isinstance(reader, Reader) or reader.kind is not kinds.get(kind):
+            raise ConfigurationError(
+                f"{package.title}: reader {kind!r} must be a Reader of the query kind {kind!r} that the package offers "
+                f"in {Group.KINDS}"
+            )
+    return readers
