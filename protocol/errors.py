@@ -27,6 +27,17 @@ class RemoteProtocolError(ExprilError):
         super().__init__(": ".join(part for part in (code, field, limit) if part))
 
 
+class NotInstalledError(RemoteProtocolError):
+    """The peer named something that no package here offers; `part` says what, such as "partition rings".
+
+    It is refused like anything that cannot be read. Whoever reads a finished study takes it as unproven instead.
+    """
+
+    def __init__(self, code: str, field: str, part: str) -> None:
+        self.part = part
+        super().__init__(code, field)
+
+
 class ConfigurationError(ExprilError):
     """A file or argument that this side's user gave is wrong; the text says what to do."""
 

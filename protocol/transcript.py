@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from protocol.envelopes import LABEL, LEARNER_TYPES, digest, open_envelope, open_receipt, request_digest, verify
-from protocol.errors import ExprilError, LocalProtocolError, RemoteProtocolError, printable
+from protocol.errors import ExprilError, LocalProtocolError, NotInstalledError, RemoteProtocolError, printable
 from protocol.kinds import QUERY_KINDS
 from protocol.messages import (
     NO_DIGEST,
@@ -86,6 +86,7 @@ class Replay:
     _places: tuple[tuple[int, int], ...] = ()
     _turns: tuple[Turn, ...] | None = None
     _past: list[Past] = field(default_factory=list)
+    _unread: dict[str, None] = field(default_factory=dict)
 
     @property
     def epsilon_claimed(self) -> Fraction:
@@ -139,6 +140,12 @@ class Replay:
         """
         if self.not_installed:
             return f"query kind not installed: unproven, what it costs and releases: {', '.join(self.not_installed)}"
+        unread = f"not installed: unproven, what is released in its cells: {', '.join(self._unread)}"
+        return "; ".join(filter(None, (unread if self._unread else "", self._left_open)))
+
+    @property
+    def _left_open(self) -> str:
+        """What the end of these envelopes leaves open; empty if nothing."""
         if self.state in (State.REFUSED, State.CLOSED):
             return ""
         if self.state is State.NEW:
@@ -316,7 +323,12 @@ class Replay:
                 return
             kind, turn = self.kinds.kind(name), self._turns[query.sequence - 1]
             terms = KindTerms(card.schema, self.kinds.limits(card.limits, name))
-            kind.read_release(message.body, Question(turn, kind.read_body(query.body, turn, terms), card.schema))
+            try:
+                body = kind.read_body(query.body, turn, terms)
+            except NotInstalledError as error:
+                self._unread |= {printable(error.part): None}
+                return
+            kind.read_release(message.body, Question(turn, body, card.schema))
             if kind.looks_back:
                 self._past.append(Past(turn, message.body))
 

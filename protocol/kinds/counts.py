@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.codec import decode
-from protocol.errors import RemoteProtocolError
+from protocol.errors import NotInstalledError, RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
 from protocol.noise import DiscreteLaplace
@@ -298,7 +298,7 @@ class Counts(QueryKind):
         cells = 0
         partitions = []
         for index, raw in enumerate(outline.partitions):
-            partition: Partition = decode(bytes(raw), self.partition, field="body")
+            partition = self._partition(bytes(raw))
             where = f"body.partitions[{index}]"
             if isinstance(partition, ScoreBins):
                 _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
@@ -316,6 +316,17 @@ class Counts(QueryKind):
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
             partitions.append(partition)
         return tuple(partitions)
+
+    def _partition(self, data: bytes) -> Partition:
+        """One partition. Raises RemoteProtocolError(MALFORMED); NotInstalledError where its type is unknown."""
+        try:
+            partition: Partition = decode(data, self.partition, field="body")
+        except RemoteProtocolError as error:
+            name = _tag_of(data)
+            if not name or name in {kind.__struct_config__.tag for kind in get_args(self.partition)}:
+                raise
+            raise NotInstalledError(error.code, error.field, f"partition {name}") from None
+        return partition
 
     def work(self, question: Question, round_size: int | None) -> int:
         """Work of a query from its bytes to the stored reply, in the unit of `protocol.limits`.
@@ -359,6 +370,18 @@ class Counts(QueryKind):
             shape = f"{question.body.cells(question.schema)} x {self._columns(question)} numbers"
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
         return numbers
+
+
+class _Tag(msgspec.Struct):
+    type: str
+
+
+def _tag_of(data: bytes) -> str:
+    """The type that a partition's bytes name; "" where they name none."""
+    try:
+        return msgspec.msgpack.decode(data, type=_Tag).type[:100]
+    except msgspec.MsgspecError:
+        return ""
 
 
 def _check_parameters(hypothesis: Hypothesis, limits: CountsLimits, field: str) -> None:

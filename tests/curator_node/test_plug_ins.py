@@ -28,6 +28,7 @@ from protocol.ledger.entries import EntryKind
 from protocol.limits import Limits
 from protocol.messages import Refusal, Release
 from protocol.plug_ins import Group, PlugIn, are_plug_ins, written_plug_ins
+from protocol.transcript import replay
 from toy.partition import ToyDecades
 
 NUMBERS = itertools.count()
@@ -206,6 +207,8 @@ def test_each_curator_reads_what_its_own_policy_names(put):
         learner.propose()
         answer = learner.query(decades_body())
         assert isinstance(answer, expected)
+        replayed = replay(learner.session.transcript.envelopes, key("basel").public, key("ann").public)
+        assert ("not installed: unproven" in replayed.unproven) == isinstance(answer, Release)
     assert answer.code == "malformed"
     assert QUERY_KINDS["counts"].partition is plain.curator.kinds["counts"].partition
 

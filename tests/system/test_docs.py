@@ -25,7 +25,7 @@ from learner_node.strategies.perspectives import (
     RandomSubsetsStrategy,
     VaryingBinsStrategy,
 )
-from learner_node.study_file import Link, StudyFile, read_study
+from learner_node.study_file import Link, Question, StudyFile, read_study
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import CountsLimits
 from protocol.kinds.holdout import HoldoutLimits
@@ -93,6 +93,7 @@ STRUCTS = [
     (POLICY, "Limits of a reusable holdout", HoldoutLimits),
     (POLICY, "Limits of synthetic records", SampleLimits),
     (LEARNER, "Keys of the study", StudyFile),
+    (LEARNER, "A question of one kind", Question),
     (LEARNER, "`[superlink]`", Link),
 ]
 OPTIONS = [
