@@ -7,9 +7,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 
 from curator_node.ledger.checks import check_evidence
 from curator_node.ledger.exports import ExportedLedger
+from curator_node.policy import Policy
+from curator_node.records.schema_file import SchemaFile
+from curator_node.site import hold_records
 from learner_node.carriers import journal
 from protocol.codec import decode, encode
 from protocol.envelopes import (
@@ -28,7 +32,7 @@ from protocol.feature_map import FeatureMap, NumericFeature
 from protocol.identity import LABEL as LABEL_OF_CARDS
 from protocol.identity import read_identity
 from protocol.kinds import QUERY_KINDS
-from protocol.kinds.counts import CountsBody
+from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.kinds.models.forest import random_trees
 from protocol.kinds.models.linear import cosines, frequencies
 from protocol.kinds.models.method import words
@@ -115,7 +119,9 @@ TEXTS = frozenset({"label", "kind", "purpose", "text", "of"})
 
 
 def raw(name: str, item: Any) -> Any:
-    """A inputs item with bytes for hexadecimal texts."""
+    """An input with bytes for hexadecimal texts; records are as they are."""
+    if name == "records":
+        return item
     if isinstance(item, str) and name not in TEXTS:
         return bytes.fromhex(item)
     if isinstance(item, list):
@@ -224,6 +230,21 @@ def read_answer(kind: str, schema: bytes, planned: bytes, turn: int, body: bytes
     question = Question(place, query_kind.read_body(body, place, terms), records)
     facts = {"cost": str(QUERY_KINDS.cost(query, 1)), "numbers": query_kind.read_release(release, question)}
     return facts | ({"sensitivity": query.sensitivity(2)} if kind == "model" else {})
+
+
+def read_count(schema: bytes, planned: bytes, body: bytes, records: Mapping[str, Any]) -> Facts:
+    """What a curator counts among records, before it adds noise."""
+    described = decode(schema, Schema)
+    steward = SchemaFile(
+        label=described.label,
+        attributes=described.attributes,
+        classes=described.classes,
+        label_bounds=described.label_bounds,
+        outcomes=described.outcomes,
+    )
+    frame = pl.DataFrame(records["rows"], schema=records["columns"], orient="row", infer_schema_length=None)
+    dataset = hold_records(frame, steward, Policy(name="a", cap="1"), SigningKey.from_seed(bytes(32)))
+    return {"numbers": dataset.exact(decode(body, CountsBody), decode(planned, PlannedCounts)).ravel()}
 
 
 def read_refusal(payload: bytes) -> Facts:
@@ -427,6 +448,7 @@ READERS: dict[str, Callable[..., Facts]] = {
     "value": read_value,
     "plan": read_plan,
     "answer": read_answer,
+    "count": read_count,
     "refusal": read_refusal,
     "receipt": read_receipt,
     "transcript": read_transcript,

@@ -355,7 +355,42 @@ def counts():
     taken.append(
         answer("outcome_counts", "counts", schema, planned, body, numbers_for("counts", schema, planned, body))
     )
-    return taken, bad_bodies()
+    return [*taken, *counted_cases()], bad_bodies()
+
+
+ROWS = {
+    "age": [29.999, 30.0, 60.499, 60.5, None, -5.0, 200.0, 0.0, 120.0, 44.0, 39.99, 71.0],
+    "sex": ["f", "m", "m", "f", "f", "x", None, "m", "f", "f", "m", "F"],
+    "sick": ["yes", "no", "yes", "no", "yes", "no", "yes", "yes", "no", "no", "yes", "no"],
+    "stage": ["i", "ii", "iii", "i", "ii", "iii", "i", "ii", "iii", "i", "i", "i"],
+    "days": [0.0, 30.0, 29.9, 364.9, 365.0, 12.5, 400.0, 1.0, 200.0, 90.0, 365.0, 31.0],
+    "entry": [0.0, 30.0, 29.9, None, 0.0, 0.0, 100.0, 0.0, 50.0, 0.0, 300.0, 1.0],
+    "end": ["alive", "death", "relapse", "death", "lost", None, "alive", "death", "alive", "relapse", "death", "x"],
+}
+"""Records at the ends of bins and beyond them, with missing values and levels that are not declared."""
+
+
+def counted(name, schema, planned, body):
+    """What a curator counts among records, before it adds noise."""
+    variables = [variable.name for variable in (*schema.attributes, *schema.outcomes)]
+    columns = list(dict.fromkeys([*variables, schema.label]))
+    records = {
+        "columns": columns,
+        "rows": [list(row) for row in zip(*(ROWS[column] for column in columns), strict=True)],
+    }
+    numbers = vector_evidence.holding(schema, records).exact(body, planned)
+    asked = {"schema": encode(schema), "planned": encode(planned), "body": encode(body), "records": records}
+    return good(f"among records, {name}", "count", asked, {"numbers": numbers.ravel().tolist()})
+
+
+def counted_cases():
+    """Every kind of partition, and every kind of release."""
+    for name, body in BODIES.items():
+        release = {"signed_error": "signed_error", "constant": "error_correct"}.get(name, "mass")
+        yield counted(name, SCHEMA, vector_planned(release, len(body.partitions), 1), body)
+    for release, (label, planned, body) in OTHER_QUERIES.items():
+        yield counted(release, OTHER_LABELS[label], planned, body)
+    yield counted("outcome_counts", FOLLOWED["entry"], *OUTCOME_QUERY)
 
 
 def vector_planned(release, partitions, scale):

@@ -87,6 +87,20 @@ class Stream:
         return data
 
 
+def holding(schema, records):
+    """Records as a curator of a schema holds them."""
+    steward = SchemaFile(
+        label=schema.label,
+        attributes=schema.attributes,
+        classes=schema.classes,
+        label_bounds=schema.label_bounds,
+        outcomes=schema.outcomes,
+    )
+    frame = pl.DataFrame(records["rows"], schema=records["columns"], orient="row", infer_schema_length=None)
+    policy = Policy(name="basel", cap="1", learners=(LearnerPolicy("ann", LEARNER.public.hex(), "1"),))
+    return hold_records(frame, steward, policy, SITE)
+
+
 class Evidence:
     """A real curator without noise, three studies with it, and what they leave."""
 
