@@ -1,15 +1,17 @@
 """Templates and style sheets of packages, filled with untrusted strings: the only file that imports jinja2."""
 
+import re
 from functools import cache
 from importlib import resources
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from expril.report.chart import COLOURS, SHAPES
 from expril.report.numbers import count, moment
 
 PACKAGE = "expril.report"
+LONG_PATH = re.compile(r"[^\s/]+(?:/[^\s/]+){2,}")
 
 
 @cache
@@ -40,10 +42,15 @@ def page_template(package: str, name: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment}
+    environment.filters |= {"count": count, "kind": _kind, "markup": Markup, "moment": moment, "paths": _paths}
     environment.globals |= {"shapes": SHAPES, "colours": COLOURS, "id": id}
     return environment.get_template(f"{package}/{name}")
 
 
 def _kind(block: object) -> str:
     return type(block).__name__
+
+
+def _paths(text: str) -> Markup:
+    """A text whose long paths may go on in the next line after a slash, instead of anywhere."""
+    return Markup(LONG_PATH.sub(lambda path: path[0].replace("/", "/<wbr>"), str(escape(text))))  # noqa: S704 - escaped
