@@ -62,3 +62,14 @@ def test_the_program_says_the_same_costs_as_the_worked_example(name):
     assert "cost" in example
     told = []
     assert doctest.DocTestRunner().run(test, out=told.append).failed == 0, "".join(told)
+
+
+@pytest.mark.parametrize("name", QUERY_KINDS)
+def test_what_attacks_gain_is_told_on_a_page_that_the_kind_links_to(name):
+    """Figures are measured elsewhere; here they are repeated, and must not go stale."""
+    links = set(re.findall(r"\]\((\.\./[\w/-]+\.md)", page(name)))
+    sources = "".join((PAGES / link).read_text(encoding="utf-8") for link in links)
+    told = sections(page(name))
+    text = told["Known attacks and what they gain"] + told["How it is audited"]
+    figures = set(re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", text))
+    assert not {figure for figure in figures if not re.search(rf"(?<![\d.]){figure}(?!\d)", sources)}
