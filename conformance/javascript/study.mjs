@@ -1,0 +1,135 @@
+/** One study with one curator as its envelopes tell it. Each is checked before it counts. */
+import { faultOf, need, Rational, sum, ZERO } from './encoding.mjs';
+import { LABEL, meaning, NOTHING, opened, openedReceipt, sha256, unsealed } from './messages.mjs';
+import { numbersOf, planOf, sizeOf } from './plans.mjs';
+
+const ROUNDING = new Rational(1n, 2n ** 64n);
+const ANSWERS = { card_request: 'card', study_proposal: 'study_accepted', query: 'release', study_close: 'study_closed' };
+/** By type: the state of the study before to its state after. */
+const STEPS = {
+  study_proposal: { new: 'proposed' },
+  query: { open: 'asked' },
+  study_close: { open: 'closing', asked: 'closing' },
+  study_accepted: { proposed: 'open' },
+  release: { asked: 'open', closing: 'closing' },
+  study_closed: { closing: 'closed' },
+  refusal: { proposed: 'refused', asked: 'open', closing: 'open' },
+};
+
+/** Throws unless a receipt is of this request, and of this released body or none. */
+export function checkReceipt(receipt, { content: { sender, study, sequence }, request }, body) {
+  need(receipt.learner.equals(sender) && receipt.study.equals(study), 'state', 'a receipt of another study');
+  need(receipt.sequence === sequence && receipt.request.equals(request), 'state', 'a receipt of another request');
+  need(receipt.release.equals(body ? sha256(body) : NOTHING), 'state', 'a receipt of another release');
+}
+
+/** A study as far as it went. `stopped` is why nothing more is to be asked, or null. */
+export class Study {
+  constructor(learner, curator, label, newestReceipt = Buffer.alloc(0)) {
+    const spentByLearner = newestReceipt.length ? openedReceipt(newestReceipt, curator, label).spent_by_learner : ZERO;
+    Object.assign(this, { learner, curator, label, newestReceipt, spentByLearner, spent: ZERO, claimed: ZERO, stopped: null });
+    Object.assign(this, { state: 'new', next: 1n, last: NOTHING, head: sha256('expril/2 transcript'), seen: new Set() });
+    Object.assign(this, { requests: [], answers: [], refusals: [] });
+  }
+
+  /** The request whose reply is due, if any. */
+  get pending() {
+    return this.requests.findLast(({ waits }) => waits);
+  }
+
+  /** The most that can be charged for what was sent. */
+  get atMost() {
+    if (this.state === 'proposed') return this.plan.cost;
+    return this.state === 'closed' ? this.spent : sum(this.requests.filter(({ ruledOut }) => !ruledOut).map(({ cost }) => cost));
+  }
+
+  /** Adds an envelope that was sent or came; a repeated one changes nothing. Throws if it must not be there. */
+  add(data) {
+    const digest = sha256(data);
+    if (!this.seen.has(digest.toString('hex'))) {
+      if (unsealed(data).type in ANSWERS) this.#send(opened(data, this.learner, LABEL));
+      else this.#take(opened(data, this.curator, this.label));
+    }
+    this.seen.add(digest.toString('hex'));
+    this.head = sha256(this.head, digest);
+  }
+
+  #after(type) {
+    need(this.state in STEPS[type], 'state', `a ${type} in a study that is ${this.state}`);
+    return STEPS[type][this.state];
+  }
+
+  #send(envelope) {
+    const { type, content } = envelope;
+    const state = type === 'card_request' ? this.state : this.#after(type);
+    const { study = content.study, learner, curator, last, next } = this;
+    need(content.sender.equals(learner) && content.recipient.equals(curator), 'state', 'a request of others');
+    need(content.study.equals(study) && content.answers.equals(last), 'state', 'a request of another study or reply');
+    need(content.sequence === (this.state === 'new' ? 0n : next), 'state', 'a request of another sequence');
+    need(type !== 'study_proposal' || this.card, 'state', 'a proposal without a card');
+    if (type === 'study_proposal') Object.assign(this, { plan: planOf(content.plan, this.card.most_records_per_unit), study });
+    const more = type === 'query' ? this.#question(content) : { cost: ZERO };
+    if (type === 'query') this.next += 1n;
+    this.requests.push({ ...envelope, waits: true, ...more });
+    this.state = state;
+  }
+
+  #question({ kind, body, sequence }) {
+    const place = Number(sequence) - 1;
+    const query = this.plan.queries[place];
+    need(query && kind === query.kind, 'state', 'a query that was not planned');
+    return { size: sizeOf(query, body, this.card.schema), cost: this.plan.costs[place] };
+  }
+
+  #take({ type, content, digest }) {
+    const request = this.requests.find((each) => each.digest.equals(content.answers));
+    need(request?.waits && content.sender.equals(this.curator), 'state', 'a reply to no request, or a second one');
+    need([ANSWERS[request.type], 'refusal'].includes(type), 'state', `a ${type} in reply to a ${request.type}`);
+    const { study, sequence, sender } = request.content;
+    const same = content.study.equals(study) && content.sequence === sequence && content.recipient.equals(sender);
+    need(same || (type === 'refusal' && content.recipient.equals(NOTHING)), 'state', 'a reply of another study, sequence or learner');
+    if (type === 'refusal') return this.#refused(content, request);
+    if (type === 'card') this.card = content;
+    else this.#settle(type, content, request, digest);
+    return Object.assign(request, { waits: false });
+  }
+
+  #refused(refusal, request) {
+    const { final, rulesOut } = meaning(refusal);
+    if (final && request.type !== 'card_request') this.state = this.#after('refusal');
+    if (final && request.type === 'query') this.stopped ??= { why: refusal.code };
+    if (rulesOut && request.type === 'query') this.next = request.content.sequence;
+    Object.assign(request, { waits: !final, ruledOut: rulesOut });
+    this.refusals.push(refusal.code);
+  }
+
+  #settle(type, reply, request, digest) {
+    const state = this.#after(type);
+    const receipt = openedReceipt(reply.receipt, this.curator, this.label);
+    const { spent_by_study: spent, spent_by_learner: spentByLearner } = receipt;
+    checkReceipt(receipt, request, reply.body);
+    this.#checkAmounts(receipt, request.cost, type === 'study_closed');
+    const refunded = type !== 'study_closed' || reply.refunded.equals(this.claimed.minus(spent));
+    need(refunded, 'budget', 'another refund than what is left');
+    if (type === 'study_accepted') {
+      this.claimed = reply.cost;
+      this.stopped = faultOf(() => need(reply.cost.equals(this.plan.cost), 'budget', `the plan costs ${this.plan.cost}`));
+    }
+    if (type === 'release') {
+      const place = this.answers.push(null) - 1;
+      this.stopped ??= faultOf(() => { this.answers[place] = numbersOf(reply.body, request.size); });
+    }
+    if (type !== 'study_closed') this.last = digest;
+    Object.assign(this, { state, spent, spentByLearner, newestReceipt: reply.receipt });
+  }
+
+  /** At the closing, a query without its reply may have been charged. */
+  #checkAmounts({ charged, spent_by_study: spent, spent_by_learner: byLearner }, cost, closing) {
+    const open = closing ? this.requests.filter(({ waits }) => waits) : [];
+    const totals = [cost, ...open.map((request) => request.cost)].map((more) => this.spent.plus(more));
+    need(charged.equals(cost), 'budget', `${charged} charged, where ${cost} is due`);
+    need(totals.some((total) => total.equals(spent)), 'budget', 'another total of the study');
+    const least = this.spentByLearner.plus(cost).minus(ROUNDING);
+    need(spent.atMost(byLearner) && least.atMost(byLearner), 'budget', 'a total of the learner that is too low');
+  }
+}
