@@ -26,8 +26,10 @@ name = {name}
 # Most epsilon over all learners together, for ever. It never refills: start low, it can be raised later.
 cap = 1
 
+# Take off the "# " to read each proposal before it is accepted. As it stands, what fits your rules is accepted at once.
+# approval = "manual"
+
 # What is not written here has these values; each is about one learner, but for the last three.
-# approval = "manual"           # you read each proposal before it is accepted; "automatic" accepts what fits
 # approval_seconds = 2_592_000  # how long a proposal waits for you, and an approved one for its learner
 # held_studies = 4              # proposals that may wait; expril curator studies, approve, decline
 # open_studies = 4              # at once

@@ -718,6 +718,9 @@ def test_what_the_templates_offer_loads_and_changes_nothing_but_the_cap_of_nobod
     text = policy_template("basel")
     uncommented = re.sub(r"^# (?=[a-z_]+ = )(?!members|least_colluders|name|key|cap)", "", text, flags=re.MULTILINE)
     assert read_policy(uncommented) == msgspec.structs.replace(read_policy(text), approval="manual")
+    stated, defaults = re.split(r"^# What is not written here has these values", text, flags=re.MULTILINE)
+    assert "approval = " in stated, "it is no default"
+    assert "approval = " not in defaults
     settings = tomllib.loads(re.sub(r"^# (?=waiting_command)", "", daemon_template("link:1", 9), flags=re.MULTILINE))
     assert msgspec.convert(settings, DaemonSettings).waiting_command[0].startswith("/")
 
