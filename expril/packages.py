@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
@@ -108,6 +108,11 @@ class Package:
             return msgspec.convert(msgspec.to_builtins(identity), PlugIn)
         except msgspec.ValidationError as error:
             raise ConfigurationError(f"{self.title}: {error}") from None
+
+    @property
+    def reference(self) -> PlugIn:
+        """`plug_in`, for a simulation: one in editable form has a digest of zeros, which is not compared."""
+        return PlugIn(self.name, self.version, "0" * 64) if self.editable else self.plug_in
 
     def secure(self, *, fresh: bool) -> None:
         """Compare every file with RECORD, and let its modules be made of the compared bytes alone.
@@ -258,6 +263,12 @@ def package_of(name: str, group: Group) -> Package | None:
         titles = " and ".join(package.title for package in offering)
         raise ConfigurationError(f"{titles} both offer a {WORDS[group]} {name!r}; uninstall one of them")
     return offering[0] if offering else None
+
+
+def offering(names: Iterable[str], group: Group) -> tuple[PlugIn, ...]:
+    """How a simulation's policies name the packages that offer something of these names; raises as `package_of`."""
+    packages = {package.name: package for name in names if (package := package_of(name, group)) is not None}
+    return tuple(package.reference for package in packages.values())
 
 
 def loaded_kinds(package: Package, others: Mapping[str, Any] = QUERY_KINDS) -> dict[str, QueryKind]:

@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import Site, temporary_site
+from expril.packages import offering
 from learner_node.estimator import ExPriLClassifier
 from learner_node.models.source import as_frame
-from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY
+from learner_node.strategies import ANY_LABEL, DEFAULT_STRATEGY, STRATEGIES
 from learner_node.study.doubts import StudyWarning
 from learner_node.study.federation import Federation
 from learner_node.study.pooling import SECURE, SUM, PoolingName
@@ -29,6 +30,7 @@ from protocol.errors import ConfigurationError
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS
 from protocol.limits import Limits
+from protocol.plug_ins import Group
 from protocol.rationals import parse_rational
 from protocol.records import Records
 from protocol.schema import MOST_CLASSES, Attribute, CategoricalAttribute, NumericAttribute, Schema
@@ -256,6 +258,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 limits=with_members(limits, members),
                 least_cost=str(min(epsilon, Fraction(1, 1000))),
                 cache_bytes=CACHE_BYTES,
+                plug_ins=() if self.strategy in STRATEGIES else offering([self.strategy], Group.STRATEGIES),
                 simulation=True,
             )
             steward = SchemaFile(

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from curator_node.plug_ins import kinds_of
 from learner_node.study.state import LEFT_OUT
 from learner_node.study.study import Study
 from protocol.run_index import FIT
-from simulations.paper_ratio import SIMULATED_KINDS
+from simulations.kinds import SIMULATED_ANSWERERS
 from simulations.repeats import Outcome, Repeat
 from simulations.report.budget import ANALYSES, STUDIES
 from simulations.report.model import LearnerReport
@@ -72,8 +73,9 @@ def how_records_were_split(scenario: Scenario) -> str:
 
 def _claims(repeat: Repeat) -> list[str]:
     """Notes where a claimed epsilon is no guarantee."""
+    policies = {name: curator.policy for name, curator in repeat.curators.items()}
     printed = some_of(
-        [name for name, curator in repeat.curators.items() if not SIMULATED_KINDS.private(curator.policy.limits)]
+        [name for name, policy in policies.items() if not kinds_of(policy, SIMULATED_ANSWERERS).private(policy.limits)]
     )
     if not printed:
         return []

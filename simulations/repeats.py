@@ -42,7 +42,6 @@ from protocol.transcript import Transcript, replay
 from simulations.carriers.sites import CuratorFacts, order_sites
 from simulations.carriers.stages import IN_PROCESS, Stage
 from simulations.kinds import SIMULATED_READERS
-from simulations.paper_ratio import SIMULATED_KINDS
 from simulations.records import Records, SiteRecords, require_classes, require_others, sites_of, split_records
 from simulations.report.budget import ANALYSES, STUDIES, BudgetPoint
 from simulations.scenario import LearnerScenario, Scenario
@@ -282,7 +281,7 @@ def _transcripts(
     for study, planned in outcome.studies:
         for name, number, session in _sessions(outcome, study):
             label, ledger, transcript = repeat.curators[name].label, repeat.ledgers[name], session.transcript
-            proof = replay(transcript.envelopes, session.curator, outcome.key, label=label, kinds=SIMULATED_KINDS)
+            proof = replay(transcript.envelopes, session.curator, outcome.key, label=label, kinds=session.kinds)
             if ledger.findings:
                 raise AccountingError(f"the ledger of {name} is not in order: {ledger.findings[0].text}")
             spent = _spent_on(ledger.account, outcome.key, session.study)

@@ -13,6 +13,7 @@ import msgspec
 from curator_node.policy import LearnerPolicy, Policy, Written, check_rational, settled_limits
 from curator_node.records.schema_file import SchemaFile, read_schema_file
 from expril.files import read_text_file
+from expril.packages import loaded_kinds, named_packages, offering
 from learner_node.analyses.parts import OF_MODELS, check_no_model, read_parts
 from learner_node.scores.thresholds import DEFAULT_THRESHOLDS, Threshold, read_thresholds
 from learner_node.strategies import DEFAULT_STRATEGY, check_options
@@ -22,6 +23,8 @@ from learner_node.study.pooling import POOLINGS, SITE, SUM, Pooling
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
 from protocol.mistakes import did_you_mean, first_repeated
+from protocol.plug_ins import Group, PlugIn
+from protocol.query_kind import Kinds
 from protocol.rationals import parse_rational, written_exactly
 from protocol.strict_toml import convert, read_toml, suggest
 from simulations.datasets import DATASETS, SITE_SPLITS
@@ -206,7 +209,10 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for learner, cap in self.learner_caps.items():
                 check_rational(cap, f"learner_caps.{learner}")
             policy = convert(msgspec.to_builtins(self.policy([])), Policy, where=f"curator {self.name!r}")
-            settled_limits(policy, SIMULATED_KINDS, where=f"curator {self.name!r}")
+            kinds = SIMULATED_KINDS
+            for package in named_packages(policy.plug_ins, simulation=True):
+                kinds = Kinds(*kinds.values(), *loaded_kinds(package, kinds).values())
+            settled_limits(policy, kinds, where=f"curator {self.name!r}")
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
 
@@ -214,8 +220,12 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Most epsilon that one learner may spend."""
         return self.learner_caps.get(learner, self.cap if self.learner_cap is None else self.learner_cap)
 
-    def policy(self, learners: list[LearnerPolicy], *, name: str | None = None) -> Policy:
-        """The full policy file."""
+    def policy(
+        self, learners: list[LearnerPolicy], *, name: str | None = None, plug_ins: tuple[PlugIn, ...] = ()
+    ) -> Policy:
+        """The full policy file, with these plug-ins and those whose query kinds the limits name."""
+        kinds = () if isinstance(self.limits.kinds, msgspec.UnsetType) else self.limits.kinds.keys()
+        plug_ins = (*plug_ins, *offering([kind for kind in kinds if kind not in SIMULATED_KINDS], Group.KINDS))
         return Policy(
             name=name or self.name,
             cap=self.cap,
@@ -226,6 +236,7 @@ class CuratorScenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             reservation_seconds=self.reservation_seconds,
             least_cost=self.least_cost,
             least_query_cost=self.least_query_cost,
+            plug_ins=tuple(dict.fromkeys(plug_ins)),
             simulation=True,
         )
 

@@ -199,6 +199,11 @@ class Counts(QueryKind):
             wider.partition |= kind
         return wider
 
+    @property
+    def body_type(self) -> type[CountsBody]:
+        """The type that decodes a body with any of `partition`."""
+        return _body_with(frozenset(get_args(self.partition)) - _SHIPPED)
+
     def written_body(self, fields: Mapping[str, Any], number: int) -> CountsBody:
         """The body, also with partitions of others; `hypothesis` may be left out."""
         partitions = msgspec.convert(fields.get("partitions", ()), tuple[self.partition, ...])  # type: ignore[name-defined]

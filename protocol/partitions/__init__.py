@@ -2,7 +2,7 @@
 
 That is all that privacy needs of a partition kind: if one record is added or removed, the counts in all cells of m
 partitions move by at most m (L1). A new kind is one file here and one line in each of `Partition` and
-`PARTITION_KINDS`.
+`PARTITION_KINDS`. One of somebody else's package is read where a policy or a study names it (`expril.packages`).
 """
 
 from typing import Protocol

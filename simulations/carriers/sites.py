@@ -19,6 +19,8 @@ from curator_node.ledger.store import backup
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import LEDGER, Site, assemble_site, create_site, hold_records, now, open_site, policy_of
+from expril.packages import offering
+from learner_node.strategies import STRATEGIES
 from learner_node.study.pooling import SECURE
 from protocol.envelopes import SigningKey, open_envelope
 from protocol.errors import ConfigurationError
@@ -26,6 +28,7 @@ from protocol.kinds import QUERY_KINDS
 from protocol.kinds.secure_counts import SECURE_COUNTS
 from protocol.limits import Limits
 from protocol.messages import CardRequest
+from protocol.plug_ins import Group, PlugIn
 from protocol.run_index import ledger_file
 from protocol.secure_sum.group import LEAST_PARTICIPANTS
 from simulations.carriers import Handle
@@ -141,6 +144,11 @@ def order_sites(
     return [_order_site(scenario, part, repeat, learners, key, members) for part, key in keys.values()]
 
 
+def _plug_ins(scenario: Scenario) -> tuple[PlugIn, ...]:
+    """The packages of others whose strategies the learners use; their partitions are asked of every curator."""
+    return offering({learner.strategy for learner in scenario.learners} - STRATEGIES.keys(), Group.STRATEGIES)
+
+
 def _order_site(
     scenario: Scenario,
     part: SiteRecords,
@@ -161,7 +169,7 @@ def _order_site(
     return SiteOrder(
         part.private,
         part.steward,
-        entry.policy(policies, name=part.name),
+        entry.policy(policies, name=part.name, plug_ins=_plug_ins(scenario)),
         Simulated(
             None if scenario.noise_seed is None else scenario.noise_seed * 1_000_003 + repeat,
             tuple(fault for fault in scenario.faults if fault.curator == part.name),

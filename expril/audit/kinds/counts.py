@@ -19,7 +19,7 @@ from protocol.codec import decode, encode
 from protocol.errors import ExprilError, printable
 from protocol.feature_map import STEPS, CategoricalFeature, FeatureMap, NumericFeature
 from protocol.hypotheses import Hypothesis, Mlp
-from protocol.kinds.counts import CountsBody, CountsRelease, PlannedCounts
+from protocol.kinds.counts import Counts, CountsBody, CountsRelease, PlannedCounts
 from protocol.noise import Moved
 from protocol.partitions import (
     CrossBins,
@@ -32,7 +32,6 @@ from protocol.partitions import (
     ScoreBins,
     TreeLeaves,
 )
-from protocol.query_kind import QueryKind
 from protocol.rationals import Rational
 from protocol.records import LABEL_STEPS, Records
 from protocol.release_kinds import MOST_SQUARED_ERROR, RELEASE_KINDS
@@ -239,7 +238,7 @@ def _asking(
 class CountsAudit(KindAudit):
     """The auditor's half of `counts`. Its cost is c m S / scale: c records of a unit, m partitions, S label steps."""
 
-    kind: ClassVar[QueryKind] = PRINTED_COUNTS  # whoever audits a simulation meets the printed release, too
+    kind: ClassVar[Counts] = PRINTED_COUNTS  # whoever audits a simulation meets the printed release, too
     generator = "expril.audit.generators.queries:counts_queries_of"
 
     def laws(self, planned: PlannedCounts, most_records_per_unit: int) -> tuple[Moved, ...] | None:
@@ -303,7 +302,7 @@ class CountsAudit(KindAudit):
 
     def view_question(self, data: bytes, schema: Schema | None) -> dict[str, Any]:
         """Show the partitions by kind, the hypothesis, and the number of cells."""
-        body = decode(data, CountsBody)
+        body = decode(data, self.kind.body_type)
         names = [type(partition).__name__ for partition in body.partitions]
         view: dict[str, Any] = {
             "partitions": {name: names.count(name) for name in dict.fromkeys(names)},

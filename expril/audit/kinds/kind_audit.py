@@ -8,6 +8,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -327,8 +328,9 @@ class AuditedKinds(Kinds):
         for audit in audits:
             self.audits[audit.kind.name] = audit
             self._kinds[audit.kind.name] = audit.kind
-        for name, kind in self._kinds.items():
-            self._kinds[name] = kind.with_partitions(partitions)
+        for name, audit in self.audits.items():
+            wider = self.audits[name] = copy(audit)
+            vars(wider)["kind"] = self._kinds[name] = self._kinds[name].with_partitions(partitions)
         self._read.cache_clear()
         self._cost.cache_clear()
 
