@@ -142,6 +142,10 @@ class Package:
             name = dotted if module == "__init__" else ".".join(filter(None, (dotted, module.removesuffix(suffix))))
             where = Path(str(path.locate()))
             modules[name] = _Source(where, None if suffix else content, module == "__init__")
+        if entry := next((entry for entry in self.offers if not EntryPoint.pattern.match(entry.value)), None):
+            raise ConfigurationError(
+                f'{self.title}: entry point {entry.name!r} is no "module:name"; build its wheel anew'
+            )
         missing = [entry.module for entry in self.offers if entry.module not in modules]
         if missing:
             raise ConfigurationError(

@@ -366,7 +366,7 @@ class Kinds(Mapping[str, QueryKind]):
 
     def private(self, limits: Limits) -> bool:
         """Whether every query that `limits` allow is as private as its cost says; raises as the method `limits`."""
-        return all(self._kinds[name].private(self.limits(limits, name)) for name in self.allowed(limits))
+        return all(self.kind(name).private(self.limits(limits, name)) for name in self.allowed(limits))
 
     def private_planned(self, planned: Planned) -> bool:
         """Whether a planned query is as private as its cost says; raises as `kind`."""

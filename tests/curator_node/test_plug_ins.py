@@ -174,6 +174,7 @@ def test_an_editable_package_is_for_simulations_alone(put, tmp_path):
             "from protocol.kinds import *",
             "must be a msgspec.Struct",
         ),
+        ({Group.PARTITIONS: {"toy_decades": "{} ToyDecades"}}, PARTITION, "entry point 'toy_decades' is no"),
         ({Group.KINDS: {"other": "{}:TOY"}}, KIND, "whose name is 'other'"),
         ({Group.ANSWERERS: {"toy": "{}:TOY_ANSWERER"}}, KIND, "offers in expril.kinds"),
     ],

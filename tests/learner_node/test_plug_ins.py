@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from curator_fakes import NOW, key
+from curator_fakes import NOW, ROWS, frame_of, key, policy, steward_file
+from curator_node.site import temporary_site
+from expril.packages import offering
 from learner_node import strategies
 from learner_node.plug_ins import named_package, with_named, with_package
 from learner_node.questions.plain_question import ask_plainly, body_of, presented
@@ -17,15 +19,20 @@ from learner_node.strategies.base import SourceEstimate, checked_result
 from learner_node.study.budget import Budget
 from learner_node.study.decisions import wire_type
 from learner_node.study.federation import Federation
+from learner_node.study.learn import learn
 from learner_node.study_file import Question, read_study
 from plug_in_wheels import installed
 from protocol.codec import decode, encode
 from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import COUNTS, CountsBody
+from protocol.limits import Limits
 from protocol.partitions import FeatureBins
 from protocol.plug_ins import Group
-from simulations.carriers.direct import DirectCarrier
+from protocol.transcript import replay
+from simulations.carriers.direct import DirectCarrier, direct_federation
+from simulations.kinds import SIMULATED_ANSWERERS
+from simulations.scenario import CuratorScenario
 from toy.curators import toy_curator
 from toy.kind import TOY
 from toy.partition import ToyDecades
@@ -150,6 +157,24 @@ def test_counts_are_asked_with_partitions_of_others_and_read_again():
     assert wire_type(plain) is CountsBody
     with pytest.raises(ConfigurationError, match="toy_decades"):
         body_of(Question("counts", {}, written), COUNTS, 0)
+
+
+def test_a_simulation_names_the_packages_of_its_strategies_and_kinds(package):
+    """Its curators answer the strategy's partition, and so does whoever reads the study with the package."""
+    (named,) = offering(["toy-decades"], Group.STRATEGIES)
+    assert CuratorScenario("ward", limits=Limits(kinds={"counts": {}})).policy([], plug_ins=(named,)).plug_ins == (
+        named,
+    )
+    rules = policy(cap=10, plug_ins=(named,), simulation=True)
+    site = temporary_site(frame_of(ROWS), steward_file(), rules, answerers=SIMULATED_ANSWERERS)
+    source = frame_of(ROWS).drop("patient", "sick")
+    federation = direct_federation({"ward": site}, key("ann"))
+    learned = learn(federation, source, Budget(1), strategy="toy-decades", options={"count": 9})
+    assert learned.model().probability(learned.source).shape == (len(ROWS),)
+    session = learned.study.sessions["ward"]
+    transcript = session.transcript.envelopes
+    assert replay(transcript, session.curator, key("ann").public, kinds=session.kinds).unproven == ""
+    assert "toy_decades" in replay(transcript, session.curator, key("ann").public).unproven
 
 
 # what a strategy returns, and how an answer is shown
