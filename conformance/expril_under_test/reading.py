@@ -46,6 +46,7 @@ from protocol.kinds.secure_counts import (
     SealedShares,
     question_digest,
 )
+from protocol.ledger.checkpoints import CheckpointError, read_checkpoint, witnesses_of
 from protocol.ledger.entries import LedgerCorruptError, decode_entry, entry_hash, head_bytes, head_is_signed
 from protocol.ledger.exports import decode_export, read_block
 from protocol.messages import NO_DIGEST, Refusal
@@ -323,6 +324,26 @@ def read_export(bytes: bytes, curator: bytes) -> Facts:
     }
 
 
+def read_checkpoint_text(text: str) -> Facts:
+    """A checkpoint of a ledger, with the witnesses that signed it."""
+    try:
+        signed = read_checkpoint(text, where="the vector")
+        witnesses = witnesses_of(signed)
+    except ConfigurationError as error:
+        raise RefusedError("decode", str(error)) from None
+    except CheckpointError as error:
+        unsigned = any(words in str(error) for words in ("not signed", "co-signature", "did not sign"))
+        raise RefusedError("signature" if unsigned else "state", str(error)) from None
+    checkpoint = signed.checkpoint
+    return {
+        "entries": checkpoint.size,
+        "root": checkpoint.root,
+        "head": checkpoint.head,
+        "curators": signed.curators,
+        "witnesses": witnesses,
+    }
+
+
 def read_journal(bytes: bytes) -> Facts:
     """A learner's journal: the records that are complete, and where the last of them ends."""
     size = int.from_bytes(bytes[:4], "big")
@@ -454,6 +475,7 @@ READERS: dict[str, Callable[..., Facts]] = {
     "transcript": read_transcript,
     "entry": read_entry,
     "export": read_export,
+    "checkpoint": read_checkpoint_text,
     "journal": read_journal,
     "secure_sum": read_secure_sum,
     "secure_part": read_secure_part,

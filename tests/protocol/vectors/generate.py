@@ -765,6 +765,7 @@ FILES = {
     "receipts": (vector_evidence.receipts, "Receipts: what a curator signs about its ledger."),
     "transcripts": (vector_evidence.transcripts, "Whole exchanges of one learner with one curator, replayed."),
     "ledgers": (vector_evidence.ledgers, "Entries and exports of ledgers: chain, heads, charges."),
+    "checkpoints": (vector_evidence.checkpoints, "Checkpoints of ledgers, and what witnesses sign."),
     "journals": (vector_evidence.journals, "The journal of a learner's study."),
 }
 

@@ -45,8 +45,11 @@ from protocol.kinds.secure_counts import (
     SealedShares,
     question_digest,
 )
+from protocol.ledger.checkpoints import cosign, make_checkpoint, sign_checkpoint, with_signature, witnesses_of
 from protocol.ledger.entries import EntryKind, decode_entry, encode_entry, entry_hash, head_bytes, sign_head
 from protocol.ledger.exports import decode_export, encode_export, read_block
+from protocol.ledger.merkle import Tree
+from protocol.ledger.notes import PLAIN, Note, Signature, key_id
 from protocol.messages import Release
 from protocol.query_kind import Turn
 from protocol.rationals import Rational
@@ -515,6 +518,104 @@ def bad_exports(evidence):
         curator = CURATOR.public if name == "of another curator" else SITE.public
         told.append(bad(f"export {name}", "export", {"bytes": data, "curator": curator}, rule, "export", fault))
     return told
+
+
+def checkpoints():
+    """What a curator publishes of its ledger and witnesses sign, and what is none."""
+    evidence = Evidence()
+    pairs = evidence.pairs
+    hashes = [entry_hash(body) for body, _ in pairs]
+
+    def of(hashes, handovers=()):
+        return make_checkpoint(Tree(hashes), hashes[-1], SITE.public, handovers)
+
+    whole, first = (sign_checkpoint(of(part), SITE) for part in (hashes, hashes[:1]))
+    witnessed = with_signature(whole, cosign(whole, LEARNER, NOW + 60))
+    last = decode_entry(pairs[-1][0])
+    handed = encode_entry(
+        structs.replace(
+            last,
+            index=len(pairs),
+            previous=hashes[-1],
+            kind=EntryKind.HANDOVER,
+            learner=SUCCESSOR.public,
+            study=bytes(16),
+        )
+    )
+    after = [*hashes, entry_hash(handed), digest(b"one more entry")]
+    handovers = [(len(pairs), handed, sign_head(SITE, len(pairs), entry_hash(handed)))]
+    moved = sign_checkpoint(of(after, handovers), SUCCESSOR)
+    cases = {"of a real ledger": whole, "of one entry": first, "with a witness": witnessed, "of a second key": moved}
+    taken = []
+    for name, signed in cases.items():
+        checkpoint = signed.checkpoint
+        facts = {
+            "entries": checkpoint.size,
+            "root": checkpoint.root,
+            "head": checkpoint.head,
+            "curators": [[place, key] for place, key in signed.curators],
+            "witnesses": witnesses_of(signed),
+        }
+        taken.append(good(name, "checkpoint", {"text": str(signed.note)}, facts))
+
+    def noted(checkpoint, key=SITE, text=None):
+        text = checkpoint.text if text is None else text
+        origin = checkpoint.origin
+        return str(Note(text, (Signature(origin, key_id(origin, PLAIN, SITE.public), key.sign(text.encode())),)))
+
+    plain_text, cosigned = str(whole.note), str(witnessed.note)
+    checkpoint, line = whole.checkpoint, cosign(whole, LEARNER, NOW + 60)
+    later = line._replace(content=(NOW + 61).to_bytes(8, "big") + line.content[8:])
+    unproven = [(len(pairs), handed, sign_head(SUCCESSOR, len(pairs), entry_hash(handed)))]
+    stolen = of(after, unproven)
+    stolen_note = Note(
+        stolen.text,
+        (
+            Signature(
+                stolen.origin,
+                key_id(stolen.origin, PLAIN, SUCCESSOR.public),
+                SUCCESSOR.sign(stolen.text.encode()),
+            ),
+        ),
+    )
+    bads = {
+        "without a signature": (checkpoint.text, "decode", "no signature follows the text"),
+        "with other line ends": (plain_text.replace("\n", "\r\n"), "decode", "lines end as on another system"),
+        "of another program": (
+            noted(checkpoint, text=checkpoint.text.replace("expril/ledger", "other/ledger")),
+            "decode",
+            "the origin is no ledger's of this protocol",
+        ),
+        "signed by another": (noted(checkpoint, LEARNER), "signature", "another key signed under the curator's name"),
+        "with a changed size": (
+            plain_text.replace(f"\n{checkpoint.size}\n", f"\n{checkpoint.size + 1}\n", 1),
+            "state",
+            "the head is not the last of so many entries",
+        ),
+        "of another root": (noted(checkpoint._replace(root=bytes(32))), "state", "the head is not in the tree"),
+        "of another head": (noted(checkpoint._replace(head=hashes[0])), "state", "the head is not the last entry"),
+        "with a changed co-signature": (
+            cosigned.replace(str(line), str(later)),
+            "signature",
+            "the witness signed another time",
+        ),
+        "of a key that nobody handed over to": (
+            str(stolen_note),
+            "signature",
+            "the new key signed its own handover",
+        ),
+    }
+    return taken, [
+        bad(
+            f"checkpoint {name}",
+            "checkpoint",
+            {"text": text},
+            rule,
+            "with a witness" if "co-signature" in name else "of a real ledger",
+            fault,
+        )
+        for name, (text, rule, fault) in bads.items()
+    ]
 
 
 def journals():
