@@ -12,7 +12,7 @@ import typer
 
 from expril.commands import attacks  # noqa: F401 - its commands register themselves, as do those of learners
 from expril.commands.auditor import audit_app, audit_run, transcript_app
-from expril.commands.author import conformance
+from expril.commands.author import conformance, new
 from expril.commands.learner import learner_app, predict, quote
 from expril.commands.researcher import report, scenarios, simulate
 from expril.commands.steward import learners  # noqa: F401
@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (simulate, quote, predict, scenarios, keys, report, conformance):
+for command in (simulate, quote, predict, scenarios, keys, report, conformance, new):
     app.command()(command)
 app.command("verify", hidden=True)(audit_run)
 app.add_typer(audit_app, name="audit")

@@ -54,3 +54,25 @@ def conformance(
         else:
             sys.stdout.write("".join(f"{verdict.line}\n" for verdict in verdicts))
         exit_unless(all(verdict.kept for verdict in verdicts))
+
+
+def new(
+    sort: Annotated[
+        str,
+        typer.Argument(help="What the package adds: kind, partition or strategy.", metavar="kind|partition|strategy"),
+    ],
+    name: Annotated[str, typer.Argument(help="Its name on the wire, or in study files.", metavar="NAME")],
+    out: Annotated[Path | None, typer.Option(help="The folder to make. [expril-NAME]")] = None,
+) -> None:
+    """Write an installable package of a new query kind, partition or strategy, with tests that call the contract.
+
+    Its tests pass once its one function is filled in; until then they say which.
+
+    Exit status: 0 it was written; 2 the name is none or is in use, or a file is there already.
+    """
+    with plain_errors():
+        from expril.audit.contract.new_packages import write_package
+
+        folder = out or Path(f"expril-{name.replace('_', '-')}")
+        files = write_package(sort, name, folder)
+        sys.stdout.write("".join(f"{path}\n" for path in files))

@@ -1,32 +1,56 @@
 """The contract of query kinds: ours keep it, and what breaks a duty is told by that duty's name."""
 
+import doctest
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from curator_fakes import altered
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
-from expril.audit.contract.duties import BROKEN, EXCUSED, NOT_GIVEN, judge
+from expril.audit.contract.duties import BROKEN, EXCUSED, HELD, NOT_GIVEN, judge
 from expril.audit.contract.kinds import DUTIES, KindSubject
 from expril.audit.contract.pages import HEADINGS, faults_of_page
+from expril.audit.contract.partitions import PARTITION_DUTIES, PartitionSubject
+from expril.audit.contract.strategies import STRATEGY_DUTIES, StrategySubject
 from expril.audit.contract.subjects import kind_subject
 from expril.audit.contract.suites import KindContract
 from expril.audit.contract.vectors import count_vectors, vectors_of
+from expril.audit.generators.values import PARTITIONS
 from expril.audit.kinds.counts import CountsAudit
 from expril.audit.kinds.kind_audit import KindAudit
 from learner_node.kinds import READERS
+from learner_node.strategies.additive import AdditiveStrategy
+from oracles import oracle_cell
 from protocol.codec import decode
 from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap, NumericFeature
+from protocol.hypotheses import Constant, Mlp
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS, CountsBody, CountsRelease
+from protocol.partitions import (
+    PARTITION_KINDS,
+    CrossBins,
+    FeatureBins,
+    NearestCentre,
+    ProductBins,
+    ProjectionBins,
+    ScoreBins,
+    TreeLeaves,
+)
+from protocol.schema import NumericAttribute
 from toy.answerer import TOY_ANSWERER
 from toy.audit import ToyAudit
 from toy.reader import TOY_READER
 
+ROOT = Path(__file__).resolve().parents[2]
 DUTY = {duty.name: duty for duty in DUTIES}
 QUICK = {"vector", "page"}
 WORDS = "\n\nWords that say what there is to say.\n\n"
@@ -50,6 +74,36 @@ def test_our_kinds_keep_it(kind, duty):
         assert kind in ("secure_counts", "sample", "model")
 
 
+BEYOND = FeatureMap((NumericFeature("no such attribute", 0.0, 1.0, 0.0),))
+BESIDE = FeatureBins("no such attribute", ())
+HOSTILE = {
+    "feature_bins": BESIDE,
+    "product_bins": ProductBins(BESIDE, BESIDE),
+    "cross_bins": CrossBins((BESIDE,)),
+    "nearest_centre": NearestCentre.of(BEYOND, np.zeros((1, 1))),
+    "score_bins": ScoreBins(Mlp.of(BEYOND, [(np.ones((1, 1)), np.zeros(1))]), ()),
+    "projection_bins": ProjectionBins.of(BEYOND, np.ones((1, 1)), ((),)),
+    "tree_leaves": TreeLeaves.of(BEYOND, np.array([[0, 0, -1, -2]])),
+}
+
+
+@pytest.mark.parametrize("duty", PARTITION_DUTIES, ids=lambda duty: duty.name)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "feature_bins" else pytest.mark.slow) for name in PARTITION_KINDS]
+)
+def test_our_partitions_keep_theirs(name, duty):
+    hostile = {"an attribute of no card": HOSTILE[name]}
+    subject = PartitionSubject(PARTITION_KINDS[name], PARTITIONS[name], oracle_cell, lambda schema: hostile)
+    verdict = judge(duty, subject, {})
+    assert verdict.status == HELD, verdict.line
+
+
+@pytest.mark.parametrize("duty", STRATEGY_DUTIES, ids=lambda duty: duty.name)
+def test_a_strategy_of_ours_keeps_its_own(duty):
+    verdict = judge(duty, StrategySubject(AdditiveStrategy), {})
+    assert verdict.status == HELD, verdict.line
+
+
 class TestToy(KindContract):
     """A kind of two turns that charges by what it released, by the class that a package's tests use."""
 
@@ -61,6 +115,19 @@ class TestToy(KindContract):
 
 def _examples(audit):
     return tuple(example for examples in audit.examples().values() for example in examples)
+
+
+@pytest.mark.parametrize("page", ["kind", "partition", "strategy"])
+def test_what_a_page_for_authors_shows_is_true(page):
+    text = (ROOT / "docs" / "extending" / f"{page}.md").read_text(encoding="utf-8")
+    shown = "\n".join(re.findall(r"^```python\n(>>> .*?)^```", text, re.MULTILINE | re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(shown, {}, page, None, None)
+    assert test.examples
+    told = []
+    assert doctest.DocTestRunner().run(test, out=told.append).failed == 0, "".join(told)
+    duties = {"kind": DUTIES, "partition": PARTITION_DUTIES, "strategy": STRATEGY_DUTIES}[page]
+    table = text[text.index("## The contract") :]
+    assert re.findall(r"^\| ([a-z -]+) \|", table, re.MULTILINE)[1:] == [duty.name for duty in duties]
 
 
 # what breaks a duty is told
@@ -183,6 +250,76 @@ def test_what_was_not_given_is_asked_for(duty, subject):
 
 def test_an_excuse_does_not_cover_what_is_broken():
     assert judge(DUTY["page"], BROKEN_BY["page"], {"page": "none"}).status == BROKEN
+
+
+# partitions and strategies that break theirs
+
+
+class Shifted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="shifted"):
+    """Bins whose cells hang on the other records, and which take any attribute."""
+
+    attribute: str
+
+    def check(self, schema, field):
+        schema.find(self.attribute).lower  # noqa: B018 - fails where there is none
+
+    def cell_count(self, schema):
+        return 2
+
+    def multiply_adds(self):
+        return 1.5
+
+    def multiply_adds_once(self):
+        return 1
+
+    def cells(self, records):
+        values = np.nan_to_num(records.column(self.attribute))
+        return (values > values[:1].sum()).astype(np.intp) + 1
+
+
+def of_any_number(schema):
+    numbers = [attribute.name for attribute in schema.attributes if isinstance(attribute, NumericAttribute)]
+    return st.sampled_from(numbers).map(Shifted) if numbers else st.nothing()
+
+
+@pytest.mark.parametrize("duty", PARTITION_DUTIES, ids=lambda duty: duty.name)
+def test_a_partition_that_breaks_its_duties_is_told_each(duty):
+    wrong = PartitionSubject(Shifted, of_any_number, lambda *_: 0, lambda _: {"no card": Shifted("no such attribute")})
+    assert judge(duty, wrong, {}).status == BROKEN
+    assert judge(duty, PartitionSubject(Shifted), {}).status == NOT_GIVEN
+
+
+class Endless(AdditiveStrategy):
+    """Asks on where every planned question is answered, at another price than told."""
+
+    def plan(self, problem):
+        return problem.counts_plan([("error_correct", 3, Fraction(1, 2))])
+
+    def run(self, problem):
+        while True:
+            yield CountsBody((FeatureBins("x", ()),) * 3, Constant(1)), None
+
+
+class Nothing(AdditiveStrategy):
+    """Returns nothing in the end."""
+
+    def run(self, problem):
+        yield CountsBody((FeatureBins("x", ()),) * 3, Constant(1)), None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "duty", "told"),
+    [
+        (Endless, "price", "costs 1/2 where 1 is given"),
+        (Endless, "estimate", "return (model, estimate) there"),
+        (Endless, "model", "it returns no model"),
+        (Nothing, "estimate", "must return a pair"),
+    ],
+)
+def test_a_strategy_that_breaks_a_duty_is_told_what_to_do(strategy, duty, told):
+    (verdict,) = (judge(each, StrategySubject(strategy), {}) for each in STRATEGY_DUTIES if each.name == duty)
+    assert verdict.status == BROKEN
+    assert told in verdict.text
 
 
 # the parts

@@ -253,18 +253,6 @@ def cases(draw, subject_of):
     return draw(subject_of(schema)), draw(records_of(schema))
 
 
-@given(cases(partitions_of), st.data())
-@settings(deadline=None, max_examples=25)
-def test_a_cell_is_a_function_of_the_record_alone(case, data):
-    partition, records = case
-    rows = np.array(data.draw(st.lists(st.integers(0, max(0, len(records) - 1)), max_size=8)), np.intp)
-    rows = rows[: len(records) * 8]
-    assert np.array_equal(partition.cells(records.take(rows)), partition.cells(records)[rows])
-
-
-test_a_cell_is_a_function_of_the_record_alone_at_length = at_length(test_a_cell_is_a_function_of_the_record_alone, 80)
-
-
 @given(cases(hypotheses_of), st.data())
 @settings(deadline=None, max_examples=30)
 def test_a_prediction_is_a_function_of_the_record_alone(case, data):

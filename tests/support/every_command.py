@@ -94,6 +94,7 @@ def calls(folder):
         ("audit", "check-package", folder),
         ("audit", "studies"),
         ("conformance", "no such kind"),
+        ("new", "kind", "above", "--out", folder / "new"),
     ]
 
 

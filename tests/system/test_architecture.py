@@ -88,6 +88,7 @@ PINNED = {
     "hypothesis": {
         "expril/audit/contract/duties.py",
         "expril/audit/contract/kinds.py",
+        "expril/audit/contract/partitions.py",
         "expril/audit/generators/queries.py",
         "expril/audit/generators/values.py",
     },

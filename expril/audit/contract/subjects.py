@@ -10,12 +10,13 @@ from pathlib import Path
 
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
-from curator_node.plug_ins import loaded_answerers
 from expril.audit.contract.kinds import KindSubject
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.kind_audit import KindAudit
+from expril.audit.plug_ins import tables_for
 from expril.packages import installed_packages, package_of
 from learner_node.kinds import READERS
+from learner_node.plug_ins import with_package
 from learner_node.study.reading import Reader
 from protocol.errors import ConfigurationError
 from protocol.plug_ins import Group
@@ -50,15 +51,13 @@ def _halves(name: str) -> tuple[Answerer, KindAudit, Reader | None]:
             f"unknown query kind {name!r}{suggest(name, [*ANSWERERS, *others])}; a package that offers it must be "
             "installed in this Python"
         )
-    answerers, audits = loaded_answerers(package), package.load(Group.AUDITS, AUDITED_KINDS.audits)
-    missing = [group for group, halves in ((Group.ANSWERERS, answerers), (Group.AUDITS, audits)) if name not in halves]
-    if missing:
-        raise ConfigurationError(
-            f"{package.title} offers the kind {name!r}, and no entry point {name!r} in {missing[0]}"
-        )
-    if not isinstance(audits[name], KindAudit):
-        raise ConfigurationError(f"{package.title}: {name!r} in {Group.AUDITS} must be an instance of KindAudit")
-    return answerers[name], audits[name], package.load(Group.READERS, READERS).get(name)
+    tables = tables_for(name)
+    for group, halves in ((Group.ANSWERERS, tables.answerers), (Group.AUDITS, tables.audits)):
+        if name not in halves:
+            raise ConfigurationError(
+                f"{package.title} offers the kind {name!r}, and no entry point {name!r} in {group}"
+            )
+    return tables.answerers[name], tables.audits[name], with_package(READERS, package).get(name)
 
 
 def _vector_files(beside: Path) -> Iterator[Path]:

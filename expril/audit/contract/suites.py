@@ -14,8 +14,10 @@ from typing import ClassVar
 
 import pytest
 
-from expril.audit.contract.duties import judge
+from expril.audit.contract.duties import Duty, judge
 from expril.audit.contract.kinds import DUTIES, KindSubject
+from expril.audit.contract.partitions import PARTITION_DUTIES, PartitionSubject
+from expril.audit.contract.strategies import STRATEGY_DUTIES, StrategySubject
 from expril.audit.contract.subjects import kind_subject
 
 _subject = cache(kind_subject)
@@ -32,7 +34,31 @@ class KindContract:
         return _subject(self.name)
 
     @pytest.mark.parametrize("duty", DUTIES, ids=lambda duty: duty.name)
-    def test_duty(self, duty: object) -> None:
+    def test_duty(self, duty: Duty) -> None:
         """Fails unless the duty is kept; the message says what to do."""
-        verdict = judge(duty, self.subject, self.subject.audit.excuses)  # type: ignore[arg-type]
+        verdict = judge(duty, self.subject, self.subject.audit.excuses)
+        assert verdict.kept, verdict.line  # noqa: S101 - a test
+
+
+class PartitionContract:
+    """A partition's tests."""
+
+    subject: ClassVar[PartitionSubject]
+
+    @pytest.mark.parametrize("duty", PARTITION_DUTIES, ids=lambda duty: duty.name)
+    def test_duty(self, duty: Duty) -> None:
+        """Fails unless the duty is kept; the message says what to do."""
+        verdict = judge(duty, self.subject, {})
+        assert verdict.kept, verdict.line  # noqa: S101 - a test
+
+
+class StrategyContract:
+    """A strategy's tests."""
+
+    subject: ClassVar[StrategySubject]
+
+    @pytest.mark.parametrize("duty", STRATEGY_DUTIES, ids=lambda duty: duty.name)
+    def test_duty(self, duty: Duty) -> None:
+        """Fails unless the duty is kept; the message says what to do."""
+        verdict = judge(duty, self.subject, {})
         assert verdict.kept, verdict.line  # noqa: S101 - a test
