@@ -1,23 +1,19 @@
 /** Messages, receipts and schemas; their signatures and digests. */
 import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
-import { amount, anything, array, bytes, decode, encode, float64, int, maybe, natural, need } from './encoding.mjs';
-import { oneOf, structure, tagged, text, tuple } from './encoding.mjs';
+import { amount, anything, array, bytes, choice, decode, encode, float64, int, maybe, natural, need, oneOf } from './encoding.mjs';
+import { structure, text, tuple } from './encoding.mjs';
 
 export const LABEL = 'expril/2';
 export const NOTHING = Buffer.alloc(32);
-export const NAME = text(1, 200);
-export const DIGEST = bytes(32);
-export const TIME = int(0n, 2n ** 40n);
-export const SEQUENCE = int(0n, 2n ** 20n);
+export const [NAME, DIGEST, TIME, SEQUENCE] = [text(1, 200), bytes(32), int(0n, 2n ** 40n), int(0n, 2n ** 20n)];
+const TEXT = text(0, 2000);
 const ABSENT = { units: undefined, days_since: undefined, missing: undefined };
-const COMMON = { kind: anything, name: NAME };
-const ATTRIBUTE = tagged('kind', {
-  numeric: structure({
-    ...COMMON, lower: float64, upper: float64, description: text(0, 2000), units: text(1, 100),
-    days_since: text(10, 10, /^\d{4}-\d\d-\d\d$/), missing: array(anything, 1, 100),
-  }, ABSENT),
-  categorical: structure({ ...COMMON, levels: array(NAME, 1, 1000), description: text(0, 2000), missing: array(NAME, 1, 100) }, ABSENT),
-});
+const NUMERIC = structure({
+  kind: anything, name: NAME, lower: float64, upper: float64, description: TEXT, units: text(1, 100),
+  days_since: text(10, 10, /^\d{4}-\d\d-\d\d$/), missing: array(anything, 1, 100),
+}, ABSENT);
+const LEVELS = { kind: oneOf('categorical'), name: NAME, levels: array(NAME, 1, 1000), description: TEXT, missing: array(NAME, 1, 100) };
+const ATTRIBUTE = choice('kind', 'numeric', NUMERIC, structure(LEVELS, ABSENT));
 
 /** What the records of a curator look like. */
 export const SCHEMA = structure({
@@ -27,9 +23,9 @@ export const SCHEMA = structure({
 
 /** Codes of refusals: those that may pass, and those that are final. */
 const PASSING = 'not_yet_valid awaiting_approval ledger_rolled_back halted store_full busy too_many_requests unavailable'.split(' ');
-const FINAL = `malformed too_large unknown_sender bad_signature wrong_recipient expired unknown_study study_closed study_expired
-  out_of_order changed_content unknown_kind kind_not_allowed not_in_plan bad_query bad_plan over_limit over_budget
-  below_least_cost declined too_many_studies terms_changed answer_gone state_gone`.split(/\s+/);
+const FINAL = `malformed too_large unknown_sender bad_signature wrong_recipient expired unknown_study study_closed study_expired out_of_order
+  changed_content unknown_kind kind_not_allowed not_in_plan bad_query bad_plan over_limit over_budget below_least_cost declined
+  too_many_studies terms_changed answer_gone state_gone`.split(/\s+/);
 const message = (fields) => structure({
   version: int(2n, 2n), study: bytes(16), sender: DIGEST, recipient: DIGEST, sequence: SEQUENCE, answers: DIGEST, expires_at: TIME, ...fields,
 });
@@ -50,8 +46,7 @@ export const MESSAGES = {
   release: message({ kind: NAME, body: bytes(), receipt }),
   study_closed: message({ refunded: amount, receipt }),
   refusal: message({
-    code: oneOf(...FINAL, ...PASSING), explanation: text(0, 400), field: text(0, 400), limit: text(0, 2000),
-    remaining: amountOrEmpty, scale_factor: amountOrEmpty,
+    code: oneOf(...FINAL, ...PASSING), explanation: TEXT, field: TEXT, limit: TEXT, remaining: amountOrEmpty, scale_factor: amountOrEmpty,
   }),
 };
 const RECEIPT = structure({
@@ -60,24 +55,22 @@ const RECEIPT = structure({
 });
 const ENVELOPE = structure({ label: text(0, 100), type: text(0, 40), payload: bytes(), signature: bytes(64) });
 
-/** Whether a refusal is final, and whether it rules its request out. */
+/** A refusal's code, whether it is final, and whether it rules its request out. */
 export function meaning({ recipient, code }) {
   const final = !recipient.equals(NOTHING) && FINAL.includes(code);
-  return { final, rulesOut: final && code !== 'answer_gone' };
+  return { code, final, rules_out: final && code !== 'answer_gone' };
 }
 
 /** SHA-256 of bytes and texts, one after the other. */
 export const sha256 = (...pieces) => pieces.reduce((hash, piece) => hash.update(piece), createHash('sha256')).digest();
 
 /** Byte strings and texts as one, each behind its length. */
-export const parts = (...pieces) =>
-  Buffer.concat(pieces.map((piece) => Buffer.from(piece)).flatMap((piece) => [natural(piece.length, 8), piece]));
+export const parts = (...pieces) => Buffer.concat(pieces.flatMap((piece) => [natural(Buffer.byteLength(piece), 8), Buffer.from(piece)]));
 
 const PRIME = 2n ** 255n - 19n;
 const SMALL_ORDER = [
   ...[0n, 1n, PRIME - 1n, PRIME, PRIME + 1n].map((value) => natural(value, 32).reverse().toString('hex')),
-  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
-  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05', 'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
 ];
 const der = (type, head, key) => ({ key: Buffer.concat([Buffer.from(head, 'hex'), key]), format: 'der', type });
 const privateKey = (seed) => createPrivateKey(der('pkcs8', '302e020100300506032b657004220420', seed));
@@ -112,24 +105,19 @@ export function unsealed(data, types = MESSAGES) {
   return { ...envelope, content: types[envelope.type](decode(envelope.payload)) };
 }
 
-/** The envelope with its signed bytes. Throws unless the signer sealed it under the label. */
-export function checked(envelope, signer, label) {
-  const signed = parts(envelope.label, envelope.type, envelope.payload);
+/** The same with its signed bytes and digests. Throws unless the signer, by default its own `key`, sealed it under the label. */
+export function opened(data, signer, label, types = MESSAGES) {
+  const envelope = unsealed(data, types);
+  const { type, payload, content } = envelope;
+  const signed = parts(envelope.label, type, payload);
   need(envelope.label === label, 'signature', `the label is ${envelope.label}`);
-  verified(signer, signed, envelope.signature);
-  return { ...envelope, signed };
-}
-
-/** A message's envelope with its digests. Throws unless the signer sealed it under the label. */
-export function opened(data, signer, label) {
-  const envelope = checked(unsealed(data), signer, label);
-  const request = sha256(parts('expril/2 request', signer, envelope.type, envelope.payload));
-  return { ...envelope, digest: sha256(data), request };
+  verified(signer ?? content.key, signed, envelope.signature);
+  return { ...envelope, signed, digest: sha256(data), request: signer && sha256(parts('expril/2 request', signer, type, payload)) };
 }
 
 /** What a receipt's envelope says. Throws unless the curator sealed it under the label. */
 export function openedReceipt(data, curator, label) {
-  const { content } = checked(unsealed(data, { receipt: RECEIPT }), curator, label);
+  const { content } = opened(data, curator, label, { receipt: RECEIPT });
   need(content.curator.equals(curator), 'signature', 'the receipt names another curator than its signer');
   return content;
 }

@@ -3,16 +3,11 @@ import { faultOf, need, Rational, sum, ZERO } from './encoding.mjs';
 import { LABEL, meaning, NOTHING, opened, openedReceipt, sha256, unsealed } from './messages.mjs';
 import { numbersOf, planOf, sizeOf } from './plans.mjs';
 
-const ROUNDING = new Rational(1n, 2n ** 64n);
 const ANSWERS = { card_request: 'card', study_proposal: 'study_accepted', query: 'release', study_close: 'study_closed' };
 /** By type: the state of the study before to its state after. */
 const STEPS = {
-  study_proposal: { new: 'proposed' },
-  query: { open: 'asked' },
-  study_close: { open: 'closing', asked: 'closing' },
-  study_accepted: { proposed: 'open' },
-  release: { asked: 'open', closing: 'closing' },
-  study_closed: { closing: 'closed' },
+  study_proposal: { new: 'proposed' }, query: { open: 'asked' }, study_close: { open: 'closing', asked: 'closing' },
+  study_accepted: { proposed: 'open' }, release: { asked: 'open', closing: 'closing' }, study_closed: { closing: 'closed' },
   refusal: { proposed: 'refused', asked: 'open', closing: 'open' },
 };
 
@@ -28,19 +23,18 @@ export class Study {
   constructor(learner, curator, label, newestReceipt = Buffer.alloc(0)) {
     const spentByLearner = newestReceipt.length ? openedReceipt(newestReceipt, curator, label).spent_by_learner : ZERO;
     Object.assign(this, { learner, curator, label, newestReceipt, spentByLearner, spent: ZERO, claimed: ZERO, stopped: null });
-    Object.assign(this, { state: 'new', next: 1n, last: NOTHING, head: sha256('expril/2 transcript'), seen: new Set() });
-    Object.assign(this, { requests: [], answers: [], refusals: [] });
+    Object.assign(this, { state: 'new', next: 1n, last: NOTHING, head: sha256('expril/2 transcript') });
+    Object.assign(this, { requests: [], answers: [], refusals: [], seen: new Set() });
   }
 
   /** The request whose reply is due, if any. */
-  get pending() {
-    return this.requests.findLast(({ waits }) => waits);
-  }
+  get pending() { return this.requests.findLast(({ waits }) => waits); }
 
-  /** The most that can be charged for what was sent. */
-  get atMost() {
-    if (this.state === 'proposed') return this.plan.cost;
-    return this.state === 'closed' ? this.spent : sum(this.requests.filter(({ ruledOut }) => !ruledOut).map(({ cost }) => cost));
+  /** Its state, the cost of the accepted plan, what was spent, and the most that can be charged for what was sent. */
+  get standing() {
+    const { state, claimed, spent, plan, requests } = this;
+    const sent = sum(requests.filter(({ ruledOut }) => !ruledOut).map(({ cost }) => cost));
+    return { state, claimed, spent, at_most: { proposed: plan?.cost, closed: spent }[state] ?? sent };
   }
 
   /** Adds an envelope that was sent or came; a repeated one changes nothing. Throws if it must not be there. */
@@ -61,24 +55,22 @@ export class Study {
 
   #send(envelope) {
     const { type, content } = envelope;
+    const { study = content.study, learner, curator, last, next, card } = this;
     const state = type === 'card_request' ? this.state : this.#after(type);
-    const { study = content.study, learner, curator, last, next } = this;
     need(content.sender.equals(learner) && content.recipient.equals(curator), 'state', 'a request of others');
     need(content.study.equals(study) && content.answers.equals(last), 'state', 'a request of another study or reply');
     need(content.sequence === (this.state === 'new' ? 0n : next), 'state', 'a request of another sequence');
-    need(type !== 'study_proposal' || this.card, 'state', 'a proposal without a card');
-    if (type === 'study_proposal') Object.assign(this, { plan: planOf(content.plan, this.card.most_records_per_unit), study });
-    const more = type === 'query' ? this.#question(content) : { cost: ZERO };
-    if (type === 'query') this.next += 1n;
-    this.requests.push({ ...envelope, waits: true, ...more });
-    this.state = state;
+    need(type !== 'study_proposal' || card, 'state', 'a proposal without a card');
+    if (type === 'study_proposal') Object.assign(this, { plan: planOf(content.plan, card.most_records_per_unit), study });
+    const question = type === 'query' ? this.#question(content) : { cost: ZERO };
+    this.requests.push({ ...envelope, ...question, waits: true });
+    Object.assign(this, { state, next: type === 'query' ? next + 1n : next });
   }
 
   #question({ kind, body, sequence }) {
-    const place = Number(sequence) - 1;
-    const query = this.plan.queries[place];
+    const query = this.plan.queries[Number(sequence) - 1];
     need(query && kind === query.kind, 'state', 'a query that was not planned');
-    return { size: sizeOf(query, body, this.card.schema), cost: this.plan.costs[place] };
+    return { size: sizeOf(query, body, this.card.schema), cost: this.plan.costs[Number(sequence) - 1] };
   }
 
   #take({ type, content, digest }) {
@@ -95,11 +87,11 @@ export class Study {
   }
 
   #refused(refusal, request) {
-    const { final, rulesOut } = meaning(refusal);
+    const { final, rules_out: ruledOut } = meaning(refusal);
     if (final && request.type !== 'card_request') this.state = this.#after('refusal');
     if (final && request.type === 'query') this.stopped ??= { why: refusal.code };
-    if (rulesOut && request.type === 'query') this.next = request.content.sequence;
-    Object.assign(request, { waits: !final, ruledOut: rulesOut });
+    if (ruledOut && request.type === 'query') this.next = request.content.sequence;
+    Object.assign(request, { waits: !final, ruledOut });
     this.refusals.push(refusal.code);
   }
 
@@ -109,18 +101,15 @@ export class Study {
     const { spent_by_study: spent, spent_by_learner: spentByLearner } = receipt;
     checkReceipt(receipt, request, reply.body);
     this.#checkAmounts(receipt, request.cost, type === 'study_closed');
-    const refunded = type !== 'study_closed' || reply.refunded.equals(this.claimed.minus(spent));
-    need(refunded, 'budget', 'another refund than what is left');
-    if (type === 'study_accepted') {
-      this.claimed = reply.cost;
-      this.stopped = faultOf(() => need(reply.cost.equals(this.plan.cost), 'budget', `the plan costs ${this.plan.cost}`));
-    }
-    if (type === 'release') {
-      const place = this.answers.push(null) - 1;
-      this.stopped ??= faultOf(() => { this.answers[place] = numbersOf(reply.body, request.size); });
-    }
-    if (type !== 'study_closed') this.last = digest;
-    Object.assign(this, { state, spent, spentByLearner, newestReceipt: reply.receipt });
+    need(type !== 'study_closed' || reply.refunded.equals(this.claimed.minus(spent)), 'budget', 'another refund than what is left');
+    if (type === 'study_accepted') this.claimed = reply.cost;
+    const fault = faultOf(() => {
+      need(this.claimed.equals(this.plan.cost), 'budget', `the plan costs ${this.plan.cost}`);
+      if (type === 'release') this.answers.push(numbersOf(reply.body, request.size));
+    });
+    if (type === 'release' && fault) this.answers.push(null);
+    this.stopped ??= fault;
+    Object.assign(this, { state, spent, spentByLearner, newestReceipt: reply.receipt, last: digest });
   }
 
   /** At the closing, a query without its reply may have been charged. */
@@ -129,7 +118,7 @@ export class Study {
     const totals = [cost, ...open.map((request) => request.cost)].map((more) => this.spent.plus(more));
     need(charged.equals(cost), 'budget', `${charged} charged, where ${cost} is due`);
     need(totals.some((total) => total.equals(spent)), 'budget', 'another total of the study');
-    const least = this.spentByLearner.plus(cost).minus(ROUNDING);
+    const least = this.spentByLearner.plus(cost).minus(new Rational(1n, 2n ** 64n)); // totals may be rounded
     need(spent.atMost(byLearner) && least.atMost(byLearner), 'budget', 'a total of the learner that is too low');
   }
 }
