@@ -88,7 +88,8 @@ def test_expected_failures_must_be_named_and_must_fail(tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_vectors_and_nothing_of_ours(tmp_path):
-    copy = shutil.copytree(SUITE, tmp_path / "copy")
+    leavings = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    copy = shutil.copytree(SUITE, tmp_path / "copy", ignore=leavings)
     build = ["wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, copy]
     subprocess.run([sys.executable, "-m", "pip", *map(str, build)], check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

@@ -6,7 +6,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab", "conformance")
+CONFORMANCE = ("conformance/expril_conformance", "conformance/expril_under_test")
+"""Packages of two distributions in a folder that is no package itself."""
+PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril", "lab", *CONFORMANCE)
 ROOMS = (
     "protocol",
     "curator_node",
@@ -56,7 +58,6 @@ class Modules(Mapping[str, ast.Module]):
     def __init__(self, root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> None:
         files = sorted(path for package in packages for path in (root / package).rglob("*.py"))
         self._paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
-        # Two distributions lie in the folder `conformance`, which is no package itself.
         self._paths = {
             name.removesuffix(".__init__").removeprefix("conformance."): path for name, path in self._paths.items()
         }
