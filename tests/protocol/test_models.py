@@ -1,10 +1,8 @@
 """What is planned and asked of in-site models: costs, refusals, bounded vectors, public randomness, known answers."""
 
 import hashlib
-import json
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from expril.audit.generators.queries import model_queries_of
 from expril.audit.generators.values import feature_bins_of, feature_maps_of, records_of, schemas
 from expril.audit.kinds import AUDITED_KINDS
+from expril_conformance import vectors
 from generators import QUERIES
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
@@ -304,27 +303,27 @@ def test_every_method_has_a_question_and_a_generator():
     assert "model" in QUERIES
 
 
-KNOWN = json.loads((Path(__file__).parent / "vectors" / "model.json").read_text(encoding="utf-8"))
+KNOWN = {case["name"]: case for case in vectors()["model"]["good"]}
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_is_read_and_written_again_byte_for_byte(name):
-    case = KNOWN["methods"][name]
-    data = {what: bytes.fromhex(case[what]) for what in ("schema", "planned", "body", "release")}
+    case = KNOWN[name]
+    data = {what: bytes.fromhex(case["given"][what]) for what in ("schema", "planned", "body", "release")}
     schema, planned = decode(data["schema"], Schema), decode(data["planned"], PlannedModel)
     body = MODEL.read_body(data["body"], Turn(planned), KindTerms(schema, ModelLimits()))
     written = (schema, planned, body, decode(data["release"], ModelRelease))
     assert [encode(value) for value in written] == list(data.values())
     assert planned.name == name
     assert QUERY_KINDS.cost(planned, 2) == planned.models == 2
-    assert planned.sensitivity(2) == case["sensitivity"]
+    assert planned.sensitivity(2) == case["taken"]["sensitivity"]
     told = MODEL.read_release(data["release"], Question(Turn(planned), body, schema))
     assert told.tolist() == list(range(len(told)))
 
 
 def test_public_randomness_is_known():
-    assert words(9, "trees", 4).tolist() == KNOWN["words"]
+    assert words(9, "trees", 4).tolist() == KNOWN["words"]["taken"]["numbers"]
     (tree,) = random_trees(FeatureMap((NumericFeature("age", 0.0, 1.0, 0.0),)), 1, 3, 4096, 9)
-    assert tree.table.tolist() == KNOWN["tree"]
-    assert frequencies(9, 2, 3).tolist() == KNOWN["frequencies"]
-    assert cosines(100, 3)[::512].tolist() == KNOWN["cosines"]
+    assert tree.table.tolist() == KNOWN["tree"]["taken"]["numbers"]
+    assert frequencies(9, 2, 3).tolist() == KNOWN["frequencies"]["taken"]["numbers"]
+    assert cosines(100, 3)[::512].tolist() == KNOWN["cosines"]["taken"]["numbers"]
