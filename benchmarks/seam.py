@@ -159,7 +159,7 @@ def tests_of(kind: str) -> tuple[str, ...]:
     rows = []
     for module, path in _modules().items():
         if _is_in(module, ("tests",)):
-            stem = path.stem.removeprefix("test_").removeprefix("generators_")
+            stem = path.stem.removeprefix("test_")
             imported = _imported(module)
             named = stem == kind or stem.startswith(f"{kind}_")
             if imported & own_files and (named or not imported & other_files):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from command_line import run
 from curator_fakes import altered
 from curator_node.answering import Answered
 from curator_node.kinds import ANSWERERS
@@ -353,6 +354,17 @@ def test_vectors_are_those_of_examples_and_never_drift():
     drifted = bytes.fromhex(content[0]["planned"]).replace(b"mass", b"mess").hex()
     with pytest.raises(Exception, match="another name"):
         count_vectors(COUNTS, json.dumps([{**content[0], "planned": drifted}]))
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_line_for_each_duty_and_writes_vectors(tmp_path):
+    printed = run("conformance", "holdout").stdout.splitlines()
+    assert [line.split(None, 1)[1].partition(":")[0] for line in printed] == list(DUTY)
+    assert {line.split()[0] for line in printed} == {HELD}
+    file = tmp_path / "vectors.json"
+    run("conformance", "holdout", "--write-vectors", file)
+    assert count_vectors(QUERY_KINDS["holdout"], file.read_text()) > 0
+    run("conformance", "holdout", "--write-vectors", file, code=2)
 
 
 def test_an_unknown_kind_is_told_with_the_right_one():

@@ -1,11 +1,12 @@
 """What is installed under a name, with its page and its vectors: ours, or those of a package of others.
 
-A package keeps `page.md` and `vectors.json` beside the module of its auditor's half. Ours are in docs/kinds and in the
-conformance suite, which a checkout of the project has.
+A package keeps `page.md` and `vectors.json` beside the module of its auditor's half. Our pages are in docs/kinds of
+a checkout, and our vectors in the conformance suite, which is a package of its own.
 """
 
 import inspect
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from curator_node.answering import Answerer
@@ -23,8 +24,10 @@ from protocol.plug_ins import Group
 from protocol.strict_toml import suggest
 
 ROOT = Path(__file__).resolve().parents[3]
-"""Of a checkout; elsewhere there are no pages and no vectors in it."""
+"""Of a checkout; elsewhere there are no pages of our kinds."""
 PAGE, VECTORS = "page.md", "vectors.json"
+SUITE = "expril_conformance"
+"""The package that holds vectors of the whole protocol."""
 
 
 def kind_subject(name: str) -> KindSubject:
@@ -62,5 +65,7 @@ def _halves(name: str) -> tuple[Answerer, KindAudit, Reader | None]:
 
 def _vector_files(beside: Path) -> Iterator[Path]:
     yield beside / VECTORS
-    for folder in (ROOT / "conformance" / "expril_conformance" / "vectors", ROOT / "tests" / "protocol" / "vectors"):
-        yield from sorted(folder.glob("*.json"))
+    suite = find_spec(SUITE)
+    folders = [ROOT / "conformance" / SUITE, *map(Path, suite.submodule_search_locations or () if suite else ())]
+    for folder in folders[:1] if folders[0].is_dir() else folders:
+        yield from sorted((folder / "vectors").glob("*.json"))
