@@ -46,7 +46,7 @@ def test_every_name_is_where_it_says_and_documented():
         _ = expril.lode
 
 
-PAGES = ("auditor/game", "steward/omop", "steward/site", "researcher/python", "researcher/runs")
+PAGES = ("auditor/game", "steward/omop", "steward/site", "researcher/python", "researcher/runs", "researcher/tour")
 USERS = [*(ROOT / "docs" / "tour").glob("*.md"), *(ROOT / "docs" / "tour").glob("*.py")]
 USERS += [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES)]
 

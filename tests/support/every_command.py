@@ -1,4 +1,4 @@
-"""Every command of `expril`, called so that each gets as far as it can, and the part that the README says it needs."""
+"""Every command of `expril`, called so that each gets as far as it can, and the extras that it needs."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+INSTALLATION = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
 SCHEMA = ROOT / "docs" / "tour" / "schema.toml"
 
 
@@ -24,8 +24,8 @@ def commands():
 
 
 def documented():
-    """Beginning of a command line -> extras in the README's table of installations; none of a bare one."""
-    table = re.search(r"^\| who \| install \|.*?\n\n", README, re.DOTALL | re.MULTILINE)[0]
+    """Beginning of a command line -> extras in the table of installations; none of a bare one."""
+    table = re.search(r"^\| who \| install \|.*?\n\n", INSTALLATION, re.DOTALL | re.MULTILINE)[0]
     extras = {"verify": set()}  # a former name of audit run, which no help lists
     for row in table.strip().splitlines()[2:]:
         _, _, install, commands, _ = row.split("|")
@@ -35,7 +35,7 @@ def documented():
 
 
 def part_of(call, table):
-    """The extras that a call needs by the README."""
+    """The extras that a call needs by that table."""
     line = " ".join(map(str, call))
     return table[max((begin for begin in table if f"{line} ".startswith(f"{begin} ")), key=len)]
 
@@ -50,6 +50,7 @@ def calls(folder):
         ("learner", "rotate", key, folder / "new.pem", "--card", card, "--out", folder / "new.card"),
         ("learner", "init", folder / "ann"),
         ("learner", "run", folder / "ann" / "STUDY.toml"),
+        ("learner", "ask", folder / "ann" / "STUDY.toml"),
         ("schema", "draft", SCHEMA.parent / "records.csv", "--out", folder / "drafted.toml"),
         ("curator", "init", ward, "--name", "ward", "--schema", SCHEMA),
         ("curator", "card", ward, "--out", folder / "ward.card"),

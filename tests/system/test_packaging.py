@@ -153,7 +153,7 @@ def test_a_curators_lock_holds_all_that_it_installs_in_the_tested_versions_and_b
 
 
 def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():
-    for page in ("README.md", "docs/administrator/administration.md"):
+    for page in ("docs/installation.md", "docs/administrator/administration.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         assert "--require-hashes --requirement deploy/curator.lock" in text, page
         assert "--no-deps --no-build-isolation ." in text, page

@@ -1,4 +1,4 @@
-"""What the README and the tour show is what happens."""
+"""What the README, the first pages of the roles and the tours show is what happens."""
 
 import json
 import os
@@ -16,22 +16,30 @@ from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("index.md", "installation.md", "researcher/tour.md"))]
+PAGES += sorted(ROOT.glob("docs/*/index.md"))
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+]
 NOT_RUN = {
     "make test": "these tests",
     "make deploy-demo": "test_deploy_demo runs it on such a machine",
     "make audit": "four minutes; test_audit_all runs its parts",
     "make peers": "installs from a registry",
+    "expril simulate wdbc --epsilon 0.1,0.3,1,3 --repeats 6": "a minute; test_epsilons has its parts",
+    "python tests/support/protocol_pages.py": "writes pages; test_protocol_pages does it",
     "pip install --only-binary :all: --require-hashes --requirement deploy/curator.lock": "test_wheel does it",
     "pip install --no-deps --no-build-isolation .": "test_wheel installs what it makes",
-    "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the README allows",
+    "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the tour allows",
     "expril-lab study reproduction --full --only experiments=table2": "20 minutes",
     "expril-lab study reproduction --full --only experiments=figure1": "20 minutes",
     "expril-lab study reproduction --only experiments=table2-descent-10": "a minute; test_reproduction does it",
     "expril-lab study comparison --full --repeats 3 --only datasets=wdbc": "minutes; test_comparison has its parts",
     "expril-lab study synthetic --full --only datasets=wdbc --only generators=cells,mst,source,real": "make peers",
 }
-"""Command of the README -> why no test runs it as it stands there."""
+"""Command of these pages -> why no test runs it as it stands there."""
 NEED_DATA = {
     "expril simulate readmission-30": "diabetic_data.csv.zip",
     "expril simulate heart": "processed.cleveland.data",
@@ -45,7 +53,7 @@ NEED_DATA = {
     "expril simulate heart --carrier deploy": "processed.cleveland.data",
     "expril quote heart": "processed.cleveland.data",
 }
-"""Command of the README -> the file that it lacks on a machine without data and network."""
+"""Command of these pages -> the file that it lacks on a machine without data and network."""
 RUN_TABLE = "learner site accuracy ± se expected majority regression (regression) claimed spent ─ ada (cells) all # ± #"
 SHOWN = {
     "expril simulate odds": (
@@ -85,7 +93,7 @@ SHOWN = {
         "report: runs/reproduction/report.html",
     ),
 }
-"""Command whose output the README does not show -> what it prints, in shape."""
+"""Command whose output no page shows -> what it prints, in shape."""
 
 
 def run_python(*arguments):
@@ -128,15 +136,16 @@ def shape(text):
 
 
 def commands():
-    """(command, the text that the README shows of it) in order."""
-    found = []
+    """(command, the text that a page shows of it) in the order in which they stand first."""
+    found, last = {}, ""
     for kind, block in BLOCKS:
-        if kind == "sh":
-            found += [[line.partition("  #")[0].strip(), ""] for line in block.splitlines()]
-        elif kind == "text":
-            shows = next(one for one in found[::-1] if one[0] not in NOT_RUN)
-            shows[1] = block
-    return [(command, text) for command, text in found]
+        lines = [line.partition("  #")[0].strip() for line in block.splitlines()] if kind == "sh" else []
+        for command in lines:
+            found.setdefault(command, "")
+            last = last if command in NOT_RUN else command
+        if kind == "text":
+            found[last] = block
+    return list(found.items())
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +173,7 @@ def clone(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_command_of_the_readme_does_in_a_bare_clone_what_it_shows_or_says_what_it_lacks(clone):
+def test_every_command_does_in_a_bare_clone_what_its_page_shows_or_says_what_it_lacks(clone):
     seen = set()
     for command, shown in commands():
         seen.add(command)
@@ -188,16 +197,16 @@ def test_every_command_of_the_readme_does_in_a_bare_clone_what_it_shows_or_says_
         for part in SHOWN.get(command, ()) if not shown else [shape(shown)]:
             assert part in printed, (command, part, printed)
         assert shown or command in SHOWN, f"{command}: what does it print?"
-    assert seen >= {*NOT_RUN, *NEED_DATA, *SHOWN}, "a command that is named here is no longer in the README"
+    assert seen >= {*NOT_RUN, *NEED_DATA, *SHOWN}, "a command that is named here is on no page any more"
 
 
 @pytest.mark.slow
-def test_the_readmes_python_runs(clone):
+def test_the_tours_python_runs(clone):
     simulated, deployed = (block for kind, block in BLOCKS if kind == "python")
     done = clone(sys.executable, "-c", simulated)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 0.9
-    compile(deployed, "README.md", "exec")  # its federation are real hospitals; test_study_by_post asks such
+    compile(deployed, "tour.md", "exec")  # its federation are real hospitals; test_study_by_post asks such
 
 
 def test_links_in_the_documents_lead_somewhere():
