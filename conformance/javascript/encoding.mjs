@@ -97,7 +97,7 @@ export function json(value) {
   if (value instanceof Rational) return json(value.toString());
   if (value === null || typeof value !== 'object') return JSON.stringify(value);
   const items = itemsOf(value).filter(([, item]) => item !== undefined);
-  return `{${items.map(([name, item]) => `${json(name)}:${json(item)}`)}}`;
+  return `{${items.map(([name, item]) => `${json(Buffer.isBuffer(name) ? name : String(name))}:${json(item)}`)}}`;
 }
 
 const common = (first, second) => (second === 0n ? first : common(second, first % second));

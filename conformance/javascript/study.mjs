@@ -83,7 +83,7 @@ export class Study {
     if (type === 'refusal') return this.#refused(content, request);
     if (type === 'card') this.card = content;
     else this.#settle(type, content, request, digest);
-    return Object.assign(request, { waits: false });
+    return Object.assign(request, { waits: false, answered: true });
   }
 
   #refused(refusal, request) {
@@ -114,10 +114,10 @@ export class Study {
 
   /** At the closing, a query without its reply may have been charged. */
   #checkAmounts({ charged, spent_by_study: spent, spent_by_learner: byLearner }, cost, closing) {
-    const open = closing ? this.requests.filter(({ waits }) => waits) : [];
+    const open = closing ? this.requests.filter(({ answered, ruledOut }) => !answered && !ruledOut) : [];
     const totals = [cost, ...open.map((request) => request.cost)].map((more) => this.spent.plus(more));
-    need(charged.equals(cost), 'budget', `${charged} charged, where ${cost} is due`);
-    need(totals.some((total) => total.equals(spent)), 'budget', 'another total of the study');
+    const exact = charged.equals(cost) && totals.some((total) => total.equals(spent));
+    need(exact, 'budget', `${charged} charged, ${spent} in all, where ${cost} is due`);
     const least = this.spentByLearner.plus(cost).minus(new Rational(1n, 2n ** 64n)); // totals may be rounded
     need(spent.atMost(byLearner) && least.atMost(byLearner), 'budget', 'a total of the learner that is too low');
   }
