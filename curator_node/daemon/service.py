@@ -29,7 +29,8 @@ from curator_node.daemon.log import (
 from curator_node.daemon.settings import DaemonSettings
 from curator_node.ledger.store import LedgerUnavailableError
 from curator_node.policy import Policy
-from curator_node.site import POLICY, Site, policy_of
+from curator_node.site import POLICY, Site
+from curator_node.steward.enrolment import read_policy_of
 from protocol.errors import ExprilError
 from protocol.messages import TYPE_NAMES, Query
 
@@ -50,13 +51,15 @@ class PolicyFiles:
         return earlier != self._last_stamp
 
     def read(self) -> Policy:
-        """The policy that the files hold now.
+        """The policy that the files hold now. What it says of query kinds is checked when it is adopted.
+
+        So no plug-in that it newly names is imported by a process that serves.
 
         Raises:
             ConfigurationError: a file is absent or wrong.
         """
         self._last_stamp = self._stamp()
-        return policy_of(self._folder)
+        return read_policy_of(self._folder, kinds=None)
 
     def _stamp(self) -> tuple[tuple[str, int, int, int], ...]:
         stamps = []

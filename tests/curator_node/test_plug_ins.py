@@ -11,6 +11,7 @@ import pytest
 
 from command_line import run
 from curator_fakes import ROWS, Clock, Learner, dataset, frame_of, key, ledger_over, policy, steward_file, toml
+from curator_node.daemon.service import PolicyFiles
 from curator_node.ledger.checks import check
 from curator_node.ledger.places import read_store
 from curator_node.plug_ins import plugged
@@ -259,6 +260,17 @@ def test_plug_ins_are_entries_of_the_ledger_and_the_ledger_opens_without_them(pu
     assert checked.findings == ()
     notes = [entry.note for entry in checked.entries if entry.kind is EntryKind.PLUG_INS]
     assert notes == [written_plug_ins([first]), written_plug_ins([second]), ""]
+
+
+def test_a_curator_that_serves_imports_nothing_that_its_policy_newly_names(put, tmp_path):
+    path, folder = put("raise RuntimeError('imported')", PARTITION_OFFERS), tmp_path / "ward"
+    create_site(folder, policy=toml(rules()), schema=toml(steward_file()), records=frame_of(ROWS))
+    files = PolicyFiles(folder)
+    with open_site(folder) as site:
+        (folder / POLICY).write_text(toml(rules(plug_in())))
+        with pytest.raises(ConfigurationError, match="when the curator starts"):
+            site.adopt(files.read())
+    assert path.name not in sys.modules
 
 
 def test_what_a_ledger_says_of_plug_ins_has_one_form():
