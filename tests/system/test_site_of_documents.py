@@ -67,6 +67,23 @@ def test_links_out_of_the_documents_lead_to_copies_or_to_pages(site):
     assert moved == "[c](/steward/policy.md)"
 
 
+def test_every_page_is_in_one_menu():
+    """As the build says, in moments and without Sphinx."""
+    listed = []
+    for page in DOCS.rglob("*.md"):
+        for block in re.findall(
+            r"^```{toctree}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            entries = [re.sub(r".*<(.*)>", r"\1", line) for line in block.splitlines() if line and line[0] != ":"]
+            for entry in entries:
+                named = (page.parent / entry).resolve().relative_to(DOCS)
+                found = list(DOCS.glob(f"{named}.*")) if "*" in entry or "[" in entry else []
+                found = [each for each in found if each.name != "index.md"]
+                listed += [each.relative_to(DOCS).with_suffix("") for each in found] or [named]
+    pages = {page.relative_to(DOCS).with_suffix("") for page in [*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb")]}
+    assert sorted(map(str, pages - {Path("index")})) == sorted(map(str, listed))
+
+
 def lines_of(page):
     """The lines of a page's shell blocks, each a whole command."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
