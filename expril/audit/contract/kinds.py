@@ -44,7 +44,7 @@ from protocol.noise import NoisyMax
 from protocol.plans import Plan
 from protocol.query_kind import Kinds, KindTerms, QueryKind, Question, Turn
 
-FEW, MORE = 10, 25
+FEW, MORE = 8, 20
 """Drawn questions, where each is answered several times, and where it is only read."""
 COPIES = 20
 """Copies of an example that are asked in one query here; an audit asks as many as the example says."""

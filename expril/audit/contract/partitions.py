@@ -21,7 +21,7 @@ from protocol.record_frames import encode_frame
 from protocol.records import Records
 from protocol.schema import Schema
 
-DRAWS = 25
+DRAWS = 16
 Cell = Callable[[Any, Records, int], int]
 """(partition, records, row) -> the cell of that record, by a slow second way."""
 
@@ -139,7 +139,7 @@ def hostile_partitions(subject: PartitionSubject) -> str:
             if not _refused(subject, encode(wrong), schema, name):
                 raise BrokenDutyError(f"a partition with {name} passes; refuse it in `check`: {wrong!r:.300}")
 
-    explore(subject.lawful, check, DRAWS // 4)
+    explore(subject.lawful, check, DRAWS // 2)
     if not special:
         raise MissingDutyError(
             f"give `hostile`: schema -> partitions that must be refused, by what is wrong ({subject.home})"
