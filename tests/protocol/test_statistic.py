@@ -1,8 +1,6 @@
 """The statistic query as both sides read it: costs, refusals before any charge, grids, releases."""
 
-import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,8 +29,6 @@ from protocol.query_kind import KindTerms, Question, Turn
 from protocol.rationals import Rational
 from protocol.refusals import RefusalCode
 from protocol.schema import CategoricalAttribute, NumericAttribute, Schema
-
-VECTORS = json.loads((Path(__file__).parent / "vectors" / "statistic.json").read_text(encoding="utf-8"))
 
 ONE, HALF = Rational(1, 1), Rational(1, 2)
 CLASSES = Schema((NumericAttribute("x", -2, 3), CategoricalAttribute("c", ("a", "b"))), "y", ("no", "yes"))
@@ -199,22 +195,3 @@ def test_the_heavy_tailed_law_is_students(degrees):
     student = stats.t(degrees)
     for z in (-30.0, -1.0, -0.1, 0.0, 0.5, 3.0, 1000.0):
         assert distribution(degrees, z) == pytest.approx(float(student.cdf(z * degrees**0.5)), abs=1e-12)
-
-
-def test_there_is_a_vector_of_every_method():
-    assert {decode(bytes.fromhex(vector["planned"]), PlannedStatistic).method.name for vector in VECTORS.values()} == {
-        *METHODS
-    }
-
-
-@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
-def test_bytes_on_the_wire_never_drift(vector):
-    planned_data, body_data, release = (bytes.fromhex(vector[what]) for what in ("planned", "body", "release"))
-    schema = Schema((NumericAttribute("age", 0, 120), CategoricalAttribute("sex", ("f", "m"))), "sick", ("no", "yes"))
-    planned = decode(planned_data, PlannedStatistic)
-    body = STATISTIC.read_body(
-        body_data, Turn(planned), KindTerms(schema, StatisticLimits(methods=(planned.method.name,)))
-    )
-    assert (encode(planned), encode(body)) == (planned_data, body_data)
-    assert STATISTIC.read_release(release, Question(Turn(planned), body, schema)).tolist() == vector["numbers"]
-    assert str(QUERY_KINDS.cost(planned, 1)) == vector["cost"]

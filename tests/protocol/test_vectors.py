@@ -11,6 +11,7 @@ from expril_conformance import VECTORS, vectors
 from expril_under_test.reading import READERS, RefusedError, read
 from protocol.codec import decode, encode
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL
+from protocol.kinds.statistic import StatisticLimits
 from protocol.messages import MESSAGE_TYPES
 from protocol.partitions import PARTITION_KINDS
 from protocol.refusals import RefusalCode
@@ -88,3 +89,6 @@ def test_nothing_of_the_wire_is_without_a_vector():
         bytes.fromhex(vector["given"]["planned"]) for vector in by_read("answer") if vector["given"]["kind"] == "counts"
     }
     assert all(any(name.encode() in planned for planned in released) for name in RELEASE_KINDS)
+    answered = [vector["given"] for vector in by_read("answer") if vector["given"]["kind"] == "statistic"]
+    planned = [bytes.fromhex(given["planned"]) for given in answered]
+    assert all(any(name.encode() in each for each in planned) for name in StatisticLimits().methods)

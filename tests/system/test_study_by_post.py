@@ -103,7 +103,7 @@ def test_what_it_left_is_verified_and_shown(done):
     cost = ada.result / "cost.json"
     cost.write_text(cost.read_text().replace('"spent": "3/2"', '"spent": "1"'))
     wrong = " ".join(recompute(ada.result).runs[0].wrong)
-    assert "cost.json says that" in wrong
+    assert "cost.json: curators, north, spent is 1" in wrong
     assert "was changed" in wrong
 
 
