@@ -309,7 +309,8 @@ def read_export(bytes: bytes, curator: bytes) -> Facts:
     checked = check_evidence(ExportedLedger(pairs, dict(export.replies)), curator)
     if checked.findings:
         why = checked.findings[0].text
-        if any(words in why for words in ("charges more", "reserves another amount", "refunds another amount")):
+        amounts = "charges more", "reserves another amount", "refunds another amount", "restores less"
+        if any(words in why for words in amounts):
             raise RefusedError("budget", why)
         misplaced = "stored under another number" in why or why.startswith("the reply")
         unsigned = any(words in why for words in ("not signed", "was changed", "another key"))

@@ -1,5 +1,5 @@
 /** A curator's ledger: entries, and exports of a whole chain. */
-import { amount, anything, array, bytes, decode, int, maybe, natural, need, oneOf, structure, sum, text, tuple } from './encoding.mjs';
+import { amount, anything, array, bytes, decode, int, maybe, natural, need, oneOf, structure, sum, text, tuple, ZERO } from './encoding.mjs';
 import { DIGEST, NOTHING, SEQUENCE, sha256, TIME, verified } from './messages.mjs';
 import { turnsOf } from './plans.mjs';
 
@@ -27,9 +27,13 @@ export function entryOf(data, signature, key) {
 /** By kind of entry: enters it in the book, and says whether it is lawful at its place. Others are lawful everywhere. */
 const RULES = {
   start: (book, { note }) => (book.terms ??= note) === note,
-  enrol: (book, { learner, note }) => note !== '' && !book.names.has(hex(learner)) && book.names.set(hex(learner), note),
+  data: (book, { note }) => /^[0-9a-f]{32}$/.test(note),
+  plug_ins: (book, { note }) => /^(\S+ \S+ sha256:[0-9a-f]{64}(\n(?!$)|$))*$/.test(note) && note === note.split('\n').sort().join('\n'),
+  enrol: (book, { learner, note }) => /^.{1,200}$/su.test(note) && !book.enrolled.has(hex(learner)) && book.enrolled.add(hex(learner)),
+  approve: (book, { request }) => !request.equals(NOTHING) && !book.requests.has(hex(request)) && !book.declined.has(hex(request)),
+  decline: (book, entry) => RULES.approve(book, entry) && book.declined.add(hex(entry.request)),
   reserve(book, entry) {
-    if (!entry.plan || book.studies.has(studyOf(entry)) || entry.study.equals(NOTHING.subarray(16))) return false;
+    if (entry.learner.equals(NOTHING) || !entry.plan || book.studies.has(studyOf(entry)) || entry.study.equals(NOTHING.subarray(16))) return false;
     need(sum(entry.costs).equals(entry.amount), 'budget', 'costs that do not sum to what is reserved');
     const places = turnsOf(entry.plan).flatMap((turns, place) => Array(turns).fill(place));
     book.studies.set(studyOf(entry), { left: [...entry.costs], places, next: 1n });
@@ -42,13 +46,13 @@ const RULES = {
     need(entry.amount.atMost(study.left[place]), 'budget', 'more is charged than is left of the query');
     study.left[place] = study.left[place].minus(entry.amount);
     Object.assign(study, { asked: true, next: study.next + 1n });
-    book.charges.push(entry);
+    book.total = book.total.plus(entry.amount);
+    book.spent.set(hex(entry.learner), (book.spent.get(hex(entry.learner)) ?? ZERO).plus(entry.amount));
     return owe(book, entry);
   },
   answered(book, entry) {
     const asked = book.owed.get(hex(entry.request));
-    const same = asked && studyOf(asked) === studyOf(entry) && asked.sequence === entry.sequence;
-    if (!same || (entry.state && asked.kind !== 'charge')) return false;
+    if (!asked || studyOf(asked) !== studyOf(entry) || asked.sequence !== entry.sequence || (entry.state && asked.kind !== 'charge')) return false;
     if (asked.kind === 'charge') book.studies.get(studyOf(entry)).asked = false;
     book.replies.set(hex(entry.request), entry.reply);
     return book.owed.delete(hex(entry.request));
@@ -60,7 +64,7 @@ const RULES = {
     need(entry.amount.equals(sum(study.left)), 'budget', 'another refund than what is left');
     return (study.ended = true);
   },
-  handover: (book, { learner }) => !book.keys.some((key) => key.equals(learner)) && book.keys.push(learner),
+  handover: (book, { learner }) => !learner.equals(NOTHING) && !book.keys.some((key) => key.equals(learner)) && book.keys.push(learner),
 };
 
 /** Enters that an entry has an effect, and wants its reply. */
@@ -74,26 +78,22 @@ function enter(book, data, signature) {
   const { index, kind, previous, hash } = entry;
   need(index === book.entries && previous.equals(book.head), 'state', `entry ${book.entries} does not follow`);
   need(!['evict', 'halt', 'resume'].includes(kind), 'unsupported', `ledgers with an entry of the kind ${kind}`);
-  const lawful = (kind === 'open') === (index === 0n) && (RULES[kind]?.(book, entry) ?? true);
-  need(lawful, 'state', `entry ${index}, ${kind}, is not lawful here`);
+  need((kind === 'open') === (index === 0n) && (RULES[kind]?.(book, entry) ?? true), 'state', `entry ${index}, ${kind}, is not lawful here`);
   Object.assign(book, { entries: index + 1n, head: hash });
 }
 
 /** What an export says: entries, head, total, spent by the learners' keys, how many replies. Throws at the first fault. */
 export function openedExport(data, curator) {
   const { blocks, replies } = EXPORT(decode(data));
-  const empty = { charges: [], names: new Map(), studies: new Map(), owed: new Map(), replies: new Map(), requests: new Set() };
-  const book = { entries: 0n, head: sha256('expril/2 ledger'), keys: [curator], ...empty };
+  const sets = { enrolled: new Set([hex(NOTHING)]), declined: new Set(), requests: new Set() };
+  const maps = { spent: new Map(), studies: new Map(), owed: new Map(), replies: new Map() };
+  const book = { entries: 0n, head: sha256('expril/2 ledger'), keys: [curator], total: ZERO, ...sets, ...maps };
   for (const [digest, pairs] of blocks) {
     need(sha256(pairs).equals(digest), 'decode', 'a damaged block');
     PAIRS(decode(pairs)).forEach(([entry, signature]) => enter(book, entry, signature));
   }
-  const rising = replies.every(([key], place) => place === 0 || replies[place - 1][0].compare(key) < 0);
-  need(rising, 'canonical form', 'replies in another order');
+  need(replies.every(([key], place) => place === 0 || replies[place - 1][0].compare(key) < 0), 'canonical form', 'replies in another order');
   const held = new Map(replies.map(([key, digest]) => [hex(key), digest]));
   for (const [request, reply] of book.replies) need(held.get(request)?.equals(reply), 'state', 'a reply is missing, or another one');
-  const { entries, head, charges, names } = book;
-  const spentBy = (test) => sum(charges.filter(({ learner }) => test(names.get(hex(learner)))).map(({ amount: charged }) => charged));
-  const spent = new Map([...names].map(([key, name]) => [key, spentBy((each) => each === name)]));
-  return { entries, head, total: spentBy(() => true), spent, replies: replies.length };
+  return { entries: book.entries, head: book.head, total: book.total, spent: book.spent, replies: replies.length };
 }

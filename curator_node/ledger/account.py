@@ -210,7 +210,8 @@ class Account(Trail):
                     return "resumes what was not halted"
                 # An older program entered what its own rules said
                 by_rule = all(trace.proven for trace in self.suspects)
-                least = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
+                lost = total_of(item.total for item in self.lost_spending()) if by_rule else ZERO
+                least = plus(parse_amount(entry.learner_amount), lost)
                 return "restores less than was lost" if amount < least else ""
             case EntryKind.ENROL:
                 return self.complaint_of_name(entry.learner, entry.note)
@@ -242,7 +243,11 @@ class Account(Trail):
         costs = [parse_amount(cost) for cost in entry.costs]
         if entry.study == NO_STUDY or _key(entry) in self.studies or entry.plan is None:
             return "reserves a known study, or none, or without a plan"
-        if len(costs) != len(entry.plan.queries) or sum(costs, ZERO) != amount:
+        if entry.learner == NOBODY:
+            return "reserves for nobody"
+        if len(costs) != len(entry.plan.queries):
+            return "reserves for another number of queries than it has"
+        if sum(costs, ZERO) != amount:
             return "reserves another amount than its queries may cost"
         return self._complaint_of_request(entry)
 
@@ -266,6 +271,8 @@ class Account(Trail):
         return complaint_of_step(study.state, entry) or repeated
 
     def _complaint_of_request(self, entry: Entry) -> str:
+        if self.halted and entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE):
+            return "reserves or charges while the ledger is halted"
         return "repeats a request" if self.took_effect(entry.request) else ""
 
     def _complaint_of_decision(self, entry: Entry) -> str:

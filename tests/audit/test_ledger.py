@@ -25,9 +25,11 @@ from expril.audit.recompute.entries import ZERO, ReadEntry, ReadStatefulEntry, S
 from expril.audit.recompute.ledger import audit_ledger
 from expril.audit.recompute.losses import Losses, add_losses, discrete_laplace, rounded_up
 from expril.audit.recompute.sums import Sum
+from expril_conformance import vectors
 from histories import ACTS, CAPS, LEARNERS, History, a_study, resigned
 from protocol.codec import encode
 from protocol.envelopes import open_envelope, request_digest
+from protocol.errors import ConfigurationError
 from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS, PlannedCounts
@@ -660,3 +662,27 @@ def test_a_note_on_an_answer_that_no_holdout_has_is_named(notes, why, tmp_path):
 def test_every_kind_whose_charges_look_back_tells_them_by_its_notes():
     backward = {audit.kind.name for audit in AUDITED_KINDS.audits.values() if audit.kind.looks_back}
     assert backward == {audit.kind.name for audit in AUDITED_KINDS.audits.values() if audit.tells_shares}
+
+
+@pytest.mark.parametrize("name", ["ledgers", "ledger_kinds"])
+def test_the_auditor_finds_what_the_vectors_say_and_nothing_in_honest_ledgers(name, tmp_path):
+    """It shares no code with the curator's own check, by which the vectors were written."""
+    content = vectors()[name]
+    for vector in (*content["good"], *content["bad"]):
+        if vector["read"] != "export":
+            continue
+        path, told = tmp_path / "x.export", {part: bytes.fromhex(text) for part, text in vector["given"].items()}
+        path.write_bytes(told["bytes"])
+        try:
+            audit = audit_ledger(path, kinds=AUDITED_KINDS, curator=told["curator"])
+        except ConfigurationError:
+            assert "rule" in vector
+            continue
+        assert bool(audit.findings) == ("rule" in vector), vector["name"]
+        if "taken" in vector:
+            assert str(audit.replayed.total) == vector["taken"]["total"]
+            spent = {bytes.fromhex(key): Fraction(each) for key, each in vector["taken"]["spent"].items()}
+            purses = audit.replayed.purses
+            for key in spent:
+                of_learner = sum(spent.get(other, ZERO) for other in purses.keys_of(key))
+                assert purses.by_learner(key, audit.entries) == of_learner

@@ -439,6 +439,8 @@ class Replayed:
         key, plan = (entry.learner, entry.study), entry.plan
         if entry.study == NO_STUDY or key in self.studies or plan is None:
             return "reserves a study that is known, or none, or without a plan"
+        if entry.learner == NOBODY:
+            return "reserves for nobody"
         if entry.request in self.requests:
             return "repeats a request that took effect before"
         if not self.terms and self.unexplained < 0:
@@ -589,8 +591,9 @@ class Replayed:
         self.admitted += [(trace, entry.index) for trace in self.suspects]
         self.suspects = []
         self.resumes.append(entry)
-        if amount < least:
-            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost"
+        if amount < plus(least, share_of_learner):
+            own = f"; {as_text(share_of_learner)} more is a learner's" if share_of_learner else ""
+            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost{own}"
         return "" if was else "resumes what was not halted"
 
     def _enrol(self, entry: ReadEntry) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import msgpack, structs
 
 import vector_evidence
+import vector_ledgers
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.blog_holdout import BlogHoldoutBody, BlogHoldoutRelease, PlannedBlogHoldout
 from protocol.codec import decode, encode
@@ -766,6 +767,10 @@ FILES = {
     "transcripts": (vector_evidence.transcripts, "Whole exchanges of one learner with one curator, replayed."),
     "ledgers": (vector_evidence.ledgers, "Entries and exports of ledgers: chain, heads, charges."),
     "checkpoints": (vector_evidence.checkpoints, "Checkpoints of ledgers, and what witnesses sign."),
+    "ledger_kinds": (
+        vector_ledgers.ledgers,
+        "Ledgers with entries of every kind, and each of their rules broken once.",
+    ),
     "journals": (vector_evidence.journals, "The journal of a learner's study."),
 }
 
