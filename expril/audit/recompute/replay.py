@@ -592,8 +592,8 @@ class Replayed:
         self.suspects = []
         self.resumes.append(entry)
         if amount < plus(least, share_of_learner):
-            own = f"; {as_text(share_of_learner)} more is a learner's" if share_of_learner else ""
-            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost{own}"
+            beside = f"; {as_text(share_of_learner)} more is a learner's" if share_of_learner else ""
+            return f"restores {as_text(amount)}, and the positions prove that {as_text(least)} was lost{beside}"
         return "" if was else "resumes what was not halted"
 
     def _enrol(self, entry: ReadEntry) -> str:
