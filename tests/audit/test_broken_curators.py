@@ -61,6 +61,8 @@ PARTS = {
     ),
 }
 """Parts of answerers, as (what is audited, the module, the line, what stands there instead)."""
+DRAWS = {"smooth_sensitivity_starts_at_0": 40_000}
+"""Draws of what is hardest to see: a cell of chance 0.14 has 0.117, which is 13 standard errors then."""
 
 
 @pytest.mark.slow
@@ -82,5 +84,5 @@ def test_a_broken_part_of_an_answerer_is_a_violation(name, monkeypatch):
         for function in ("smooth_sensitivity", "keep"):
             if hasattr(module, function):
                 monkeypatch.setattr(module, function, getattr(broken, function))
-    result = audit_kind(audited, draws=10_000)
+    result = audit_kind(audited, draws=DRAWS.get(name, 10_000))
     assert result.violation, result.verdict
