@@ -1,10 +1,10 @@
 """A learner's table of readers: those that are shipped, and those of packages of others that a study names.
 
-A study names a package by naming a strategy or a query kind that it offers. Nothing else is imported, whatever is
-installed, and whatever a card says.
+A study names a package by naming a strategy, a query kind or a partition that it offers. Nothing else is imported,
+whatever is installed, and whatever a card says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,12 @@ from learner_node.strategies import STRATEGIES
 from learner_node.study.federation import Federation
 from learner_node.study.reading import Reader
 from protocol.errors import ConfigurationError
+from protocol.partitions import PARTITION_KINDS
 from protocol.plug_ins import Group
 
 
-def named_package(*, strategy: str = "", kind: str = "") -> Package | None:
-    """The package that offers a strategy or a query kind that is not shipped; None where it is shipped, or unknown.
+def named_package(*, strategy: str = "", kind: str = "", partition: str = "") -> Package | None:
+    """The package that offers a strategy, a kind or a partition that is not shipped; None if it is shipped, or unknown.
 
     Its files are compared with its RECORD before anything is imported, unless it is installed in editable form.
 
@@ -29,6 +30,8 @@ def named_package(*, strategy: str = "", kind: str = "") -> Package | None:
         package = package_of(strategy, Group.STRATEGIES)
     if package is None and kind and kind not in READERS:
         package = package_of(kind, Group.READERS)
+    if package is None and partition and partition not in PARTITION_KINDS:
+        package = package_of(partition, Group.PARTITIONS)
     if package is not None and not package.editable:
         package.secure(fresh=False)
     return package
@@ -46,10 +49,15 @@ def with_package(readers: Mapping[str, Reader], package: Package | None) -> Mapp
     return {name: replace(reader, kind=reader.kind.with_partitions(types)) for name, reader in table.items()}
 
 
-def with_named(federation: Federation, *, strategy: str = "", kind: str = "") -> Federation:
-    """The federation, which may also be asked what the package of a strategy or a kind asks; raises likewise."""
-    package = named_package(strategy=strategy, kind=kind)
-    return federation if package is None else replace(federation, readers=with_package(federation.readers, package))
+def with_named(
+    federation: Federation, *, strategy: str = "", kind: str = "", partitions: Iterable[str] = ()
+) -> Federation:
+    """The federation, which may also be asked what the packages of these ask; raises likewise."""
+    packages = [named_package(strategy=strategy, kind=kind), *(named_package(partition=name) for name in partitions)]
+    readers = federation.readers
+    for package in {package.name: package for package in packages if package is not None}.values():
+        readers = with_package(readers, package)
+    return replace(federation, readers=readers)
 
 
 def _readers_of(package: Package) -> dict[str, Reader]:

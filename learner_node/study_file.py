@@ -81,6 +81,13 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The bodies, one for each turn that is asked."""
         return self.body if isinstance(self.body, tuple) else (self.body,)
 
+    @property
+    def partitions(self) -> set[str]:
+        """The types of partitions that the bodies name; those of installed packages are found by these names."""
+        lists = [body.get("partitions") for body in self.bodies]
+        parts = [part for parts in lists if isinstance(parts, list | tuple) for part in parts]
+        return {part["type"] for part in parts if isinstance(part, dict) and isinstance(part.get("type"), str)}
+
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The study file, described in docs/learner/learner.md. Paths are relative to its folder."""

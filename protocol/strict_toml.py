@@ -121,7 +121,7 @@ def convert(data: Any, kind: type[T], *, where: str) -> T:
 def suggest(word: str, words: list[str]) -> str:
     """A suggestion to append to an error: the nearest of `words`, or all of them if none is near."""
     near = did_you_mean(word, words)
-    return near or f"; known: {', '.join(sorted(words))}"
+    return near or f"; known: {', '.join(sorted(words)) or 'none'}"
 
 
 def _check_keys(data: Any, kind: Any, document: Any, path: Path, where: str) -> None:

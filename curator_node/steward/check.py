@@ -183,7 +183,7 @@ def check_site(folder: Path, probe: Callable[[DaemonSettings], str] | None = Non
     if (folder / DAEMON).exists():
         settings = report.read("superlink", lambda: read_settings(folder))
     else:
-        text = f"no {DAEMON}: no daemon can serve it, but it answers requests in a folder (expril curator answer)"
+        text = f"no {DAEMON}: no daemon can serve it; expril curator answer REQUESTS --site {folder} answers a folder"
         report.say("look", "superlink", text)
     if policy is not None:
         _policy(report, policy)

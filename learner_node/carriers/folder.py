@@ -78,7 +78,7 @@ class FolderCarrier:
         names = ", ".join(sorted(self._names.get(key, key.hex()) for key in missing))
         return (
             f"no reply yet from {names}: bring the requests in {self._folder} there, and the replies back (there: "
-            f"expril curator answer FOLDER); then the same command goes on"
+            f"expril curator answer FOLDER --site SITE); then the same command goes on"
         )
 
 

@@ -47,7 +47,7 @@ def ask_plainly(federation: Federation, question: Question, budget: Budget) -> P
         ConfigurationError: the kind is not installed, the question has an error, or costs more than `budget.epsilon`;
             nothing was charged.
     """
-    study = Study(with_named(federation, kind=question.kind))
+    study = Study(with_named(federation, kind=question.kind, partitions=question.partitions))
     kind = known_kind(question.kind, study.kinds)
     plan = Plan.of([planned_query(question, kind)])
     turns = questions(study.kinds.turns(plan), study.readers)
@@ -132,7 +132,9 @@ def presented(answer: Any) -> Any:
     if isinstance(answer, Sequence | set | frozenset):
         return [presented(value) for value in answer]
     if isinstance(answer, msgspec.Struct):
-        return {field.name: presented(getattr(answer, field.name)) for field in msgspec.structs.fields(answer)}
+        config = answer.__struct_config__
+        tag = {} if config.tag_field is None else {config.tag_field: config.tag}
+        return tag | {field.name: presented(getattr(answer, field.name)) for field in msgspec.structs.fields(answer)}
     if is_dataclass(answer):
         return {field.name: presented(getattr(answer, field.name)) for field in fields(answer)}
     return str(answer)

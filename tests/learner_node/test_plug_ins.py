@@ -159,6 +159,23 @@ def test_counts_are_asked_with_partitions_of_others_and_read_again():
         body_of(Question("counts", {}, written), COUNTS, 0)
 
 
+def test_a_question_of_a_shipped_kind_finds_the_package_of_its_partition(package):
+    named = offering(["toy_decades"], Group.PARTITIONS)
+    site = temporary_site(frame_of(ROWS), steward_file(), policy(cap=10, plug_ins=named, simulation=True))
+    written = {"partitions": [{"type": "toy_decades", "attribute": "age", "count": 9}]}
+    asked = Question("counts", {"release": "mass", "partitions": 1, "scale": [10, 1]}, written)
+    answers = ask_plainly(direct_federation({"ward": site}, key("ann")), asked, Budget("1/10"))
+    assert len(answers.pooled[0].values) == 10
+    for odd in (
+        {"partitions": 1},
+        {"partitions": [1]},
+        {"partitions": [{"type": 1}]},
+        {"partitions": [{"type": "none"}]},
+    ):
+        with pytest.raises(ConfigurationError, match="body: "):
+            ask_plainly(toys(), msgspec.structs.replace(asked, body=odd), Budget("1/10"))
+
+
 def test_a_simulation_names_the_packages_of_its_strategies_and_kinds(package):
     """Its curators answer the strategy's partition, and so does whoever reads the study with the package."""
     (named,) = offering(["toy-decades"], Group.STRATEGIES)
