@@ -66,9 +66,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     ] = None,
     carrier: Annotated[
         CarrierName | None,
-        typer.Option(
-            help="How envelopes travel (docs/implementer/carriers.md). [process, or that of the run's folder]"
-        ),
+        typer.Option(help="How envelopes travel (docs/researcher/carriers.md). [process, or that of the run's folder]"),
     ] = None,
     large_epsilon: LargeEpsilon = False,
     json_: Json = False,

@@ -84,6 +84,14 @@ def test_every_page_is_in_one_menu():
     assert sorted(map(str, pages - {Path("index")})) == sorted(map(str, listed))
 
 
+def test_the_index_of_decisions_names_each_by_its_title():
+    listed = re.findall(
+        r"^\* \[(ADR \d+)\]\((\S+)\)(: .+)$", (DOCS / "adr" / "index.md").read_text("utf-8"), re.MULTILINE
+    )
+    titles = [(page.name, page.read_text("utf-8").splitlines()[0]) for page in sorted(DOCS.glob("adr/0*.md"))]
+    assert [(page, f"# {number}{title}") for number, page, title in listed] == titles
+
+
 def lines_of(page):
     """The lines of a page's shell blocks, each a whole command."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")

@@ -437,7 +437,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is there an open and standardised interface?",
             PART,
             "The interface is open: signed messages over Flower or by files. No standards body has adopted it.",
-            "docs/implementer/carriers.md",
+            "docs/researcher/carriers.md",
         ),
         row(
             COMPUTING,
@@ -580,7 +580,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             PART,
             "No record travels. Messages go by TLS where the carrier has it, and all are signed. Disks are the "
             "operator's.",
-            "docs/implementer/carriers.md",
+            "docs/researcher/carriers.md",
         ),
         row(
             INTERFACE,
@@ -596,7 +596,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is the interface a web service over HTTPS with JSON?",
             NOT_MET,
             "It is signed MessagePack over Flower's gRPC with TLS, or in files.",
-            "docs/implementer/carriers.md",
+            "docs/researcher/carriers.md",
         ),
         row(
             INTERFACE,
@@ -604,7 +604,7 @@ def health_data_rows(facts: PackageFacts) -> tuple[Row, ...]:
             "Is the interface documented for machines?",
             PART,
             "Vectors for every message are in the source. There is no OpenAPI description.",
-            "docs/implementer/carriers.md",
+            "docs/researcher/carriers.md",
         ),
         row(
             INTERFACE,

@@ -1,4 +1,4 @@
-"""A ledger replayed from its bytes alone, by the rules of docs/auditor/ledger.md and `protocol.ledger.entries`.
+"""A ledger replayed from its bytes alone, by the rules of docs/steward/ledger.md and `protocol.ledger.entries`.
 
 This is the auditor's own code: none of the curator that kept the ledger runs here. An entry that breaks a rule is
 reported; it is counted if it still says what was spent. The replay ends at an entry that does not belong to the chain,
