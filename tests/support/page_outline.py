@@ -10,7 +10,7 @@ class Outline(HTMLParser):
     What is in a `template` is no part of the page.
     """
 
-    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
+    VOID = frozenset({"meta", "img", "br", "link", "input", "hr", "wbr"})
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
