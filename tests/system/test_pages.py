@@ -71,7 +71,7 @@ class Node:
 class Tree(HTMLParser):
     """The elements of a page."""
 
-    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
+    VOID = frozenset({"meta", "img", "br", "link", "input", "hr", "wbr"})
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
