@@ -24,7 +24,7 @@ class Audit:
         self.asked = []
         check = Check(name="c", question="?", finding="[all] well", false_alarm=1e-9, power="all", passed=passed)
 
-        def kind(name, *, draws):
+        def kind(name, *, draws, **_):
             self.asked.append((name, draws))
             verdict = "Holds" if not violation else "Breaks"
             return KindResult(kind=name, attack=ATTACK, exact=1.0, searched=7, violation=violation, verdict=verdict)
