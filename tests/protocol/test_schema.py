@@ -162,7 +162,7 @@ def test_dates_are_encoded_as_in_plain_python(texts, data):
 
 
 @given(st.lists(st.none() | MOMENTS, min_size=1, max_size=8))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_a_column_of_dates_or_times_is_as_its_texts(moments):
     keys = {"lower": -700_000, "upper": 2_900_000, "days_since": DAY, "missing": ("1900-01-01", "2015-06-01")}
     texts = [None if moment is None else moment.isoformat() for moment in moments]
