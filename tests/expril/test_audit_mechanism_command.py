@@ -35,7 +35,7 @@ class Audit:
 
         monkeypatch.setattr(kinds, "audit_kind", kind)
         monkeypatch.setattr(controls, "audit_path_control", control)
-        monkeypatch.setattr(checks, "path_checks", lambda name: (check,))
+        monkeypatch.setattr(checks, "path_checks", lambda name, **_: (check,))
         monkeypatch.setattr(calibration, "calibrate", lambda: (check,))
 
 
