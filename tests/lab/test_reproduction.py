@@ -559,10 +559,12 @@ def test_runs_that_fail_in_one_experiment_stop_no_other(quick, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path):
+def test_two_processes_share_the_work_and_give_what_one_gives(tmp_path, monkeypatch):
     """Costs to the last digit. Networks that are trained beside others round otherwise, so their scores are near."""
+    for size in ("MANY_RUNS", "FEW_RUNS"):
+        monkeypatch.setattr(f"lab.reproduction.runs.{size}", 5)
     setup = {"C": Setup.of("C", noise_seed=1)}
-    outcome = [run_missing(tmp_path / f"{jobs}.jsonl", "table2", setup, 22, jobs=jobs) for jobs in (1, 2)]
+    outcome = [run_missing(tmp_path / f"{jobs}.jsonl", "table2", setup, 6, jobs=jobs) for jobs in (1, 2)]
     one, two = outcome
     assert one.keys() == two.keys()
     for key, values in one.items():

@@ -236,7 +236,7 @@ def test_power_is_that_of_simulated_studies(name, draws):
     part, rng = part_of(name), np.random.default_rng(7)
     at = setting(part, 1.0, draws=draws)
     (test,) = part.effect_tests(at, EFFECTS[name])[:1]
-    repeats = 120 if name.startswith("table") else 300
+    repeats = 120
     for wanted in (0.8, 0.5):
         least = least_epsilon(test, at.noises, Fraction(1), wanted)
         law = NoiseLaw(float(1 / least), draws)
