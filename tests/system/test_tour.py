@@ -131,6 +131,7 @@ def shape(text):
     """A text without its digits, signs, digests, widths and line ends, and without verdicts, which chance decides."""
     text = re.sub(r"joining pays|own regression is better|undecided", "verdict", text)
     text = re.sub(r"Joining is shown to pay[^.]*\.|\d+ equal", "", text)
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)  # a count of about a thousand has a comma, or none
     text = re.sub(r"\b[0-9a-f]{8,}\b", "#", re.sub(r"─+", "─", text))
     return " ".join(re.sub(r"(?<!\S)[+−]?\d[\d.]*|\d[\d.]*", "#", text).split())
 
