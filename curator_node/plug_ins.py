@@ -11,8 +11,7 @@ from typing import Any
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.policy import POLICY_NAME, Policy, settled_limits
-from expril.packages import Package, loaded_kinds, loaded_partitions, named_packages
-from protocol.errors import ConfigurationError
+from expril.packages import Package, loaded_halves, loaded_partitions, named_packages
 from protocol.partitions import PARTITION_KINDS
 from protocol.plug_ins import Group
 from protocol.query_kind import Kinds
@@ -34,19 +33,8 @@ def plugged(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Ma
 
 
 def loaded_answerers(package: Package, others: Mapping[str, Any] = ANSWERERS) -> dict[str, Answerer]:
-    """The answerers that a package offers.
-
-    Raises ConfigurationError: one is none, or answers no kind of the package.
-    """
-    kinds = loaded_kinds(package, others)
-    answerers = package.load(Group.ANSWERERS, others)
-    for name, answerer in answerers.items():
-        if not isinstance(answerer, Answerer) or answerer.kind is not kinds.get(name):
-            raise ConfigurationError(
-                f"{package.title}: answerer {name!r} must be an Answerer of the query kind {name!r} that the package "
-                f"offers in {Group.KINDS}"
-            )
-    return answerers
+    """The answerers that a package offers; raises as `loaded_halves`."""
+    return loaded_halves(package, Group.ANSWERERS, Answerer, others, others)
 
 
 def kinds_of(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Kinds:

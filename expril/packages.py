@@ -20,7 +20,7 @@ from importlib.metadata import Distribution, EntryPoint, PackagePath, distributi
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -33,6 +33,17 @@ from protocol.query_kind import QueryKind
 from protocol.strict_toml import suggest
 
 LIST_COMMAND = "expril curator plug-ins"
+
+
+class _OfAKind(Protocol):
+    """Anything that is made for one query kind."""
+
+    @property
+    def kind(self) -> QueryKind:
+        """The kind."""
+
+
+Half = TypeVar("Half", bound=_OfAKind)
 _ROOMS = frozenset({"benchmarks", "curator_node", "expril", "lab", "learner_node", "protocol", "simulations"})
 
 
@@ -113,6 +124,11 @@ class Package:
     def reference(self) -> PlugIn:
         """`plug_in`, for a simulation: one in editable form has a digest of zeros, which is not compared."""
         return PlugIn(self.name, self.version, "0" * 64) if self.editable else self.plug_in
+
+    def secure_unless_editable(self) -> None:
+        """`secure` for learners, auditors and simulations, which take one in editable form as well, unchecked."""
+        if not self.editable:
+            self.secure(fresh=False)
 
     def secure(self, *, fresh: bool) -> None:
         """Compare every file with RECORD, and let its modules be made of the compared bytes alone.
@@ -291,6 +307,37 @@ def loaded_kinds(package: Package, others: Mapping[str, Any] = QUERY_KINDS) -> d
         except (TypeError, AttributeError, ValueError) as error:
             raise ConfigurationError(f"{where}: its planned query or its limits cannot be used: {error}") from None
     return kinds
+
+
+def loaded_halves(
+    package: Package,
+    group: Group,
+    form: type[Half],
+    others: Mapping[str, Any],
+    kinds_in_use: Mapping[str, Any] = QUERY_KINDS,
+) -> dict[str, Half]:
+    """One side's halves of the query kinds that a package offers: answerers, readers or auditor's halves.
+
+    Args:
+        package: whose.
+        group: in which it offers them.
+        form: what each must be.
+        others: names in use among such halves.
+        kinds_in_use: names in use among query kinds.
+
+    Raises:
+        ConfigurationError: `Package.load` or `loaded_kinds` does, or one has another form, or no kind of the package.
+    """
+    kinds = loaded_kinds(package, kinds_in_use)
+    halves = package.load(group, others)
+    for name, half in halves.items():
+        if not isinstance(half, form) or half.kind is not kinds.get(name):
+            article = "an" if form.__name__[0] in "AEIOU" else "a"
+            raise ConfigurationError(
+                f"{package.title}: {WORDS[group]} {name!r} must be {article} {form.__name__} of the query kind "
+                f"{name!r} that the package offers in {Group.KINDS}"
+            )
+    return halves
 
 
 def loaded_partitions(package: Package, others: Mapping[str, Any] = PARTITION_KINDS) -> dict[str, type[Any]]:

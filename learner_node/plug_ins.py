@@ -6,14 +6,12 @@ whatever is installed, and whatever a card says.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from expril.packages import Package, loaded_kinds, loaded_partitions, package_of
+from expril.packages import Package, loaded_halves, loaded_partitions, package_of
 from learner_node.kinds import READERS
 from learner_node.strategies import STRATEGIES
 from learner_node.study.federation import Federation
 from learner_node.study.reading import Reader
-from protocol.errors import ConfigurationError
 from protocol.partitions import PARTITION_KINDS
 from protocol.plug_ins import Group
 
@@ -32,8 +30,8 @@ def named_package(*, strategy: str = "", kind: str = "", partition: str = "") ->
         package = package_of(kind, Group.READERS)
     if package is None and partition and partition not in PARTITION_KINDS:
         package = package_of(partition, Group.PARTITIONS)
-    if package is not None and not package.editable:
-        package.secure(fresh=False)
+    if package is not None:
+        package.secure_unless_editable()
     return package
 
 
@@ -44,7 +42,7 @@ def with_package(readers: Mapping[str, Reader], package: Package | None) -> Mapp
     """
     if package is None:
         return readers
-    table = {**readers, **_readers_of(package)}
+    table = {**readers, **loaded_halves(package, Group.READERS, Reader, READERS)}
     types = tuple(loaded_partitions(package).values())
     return {name: replace(reader, kind=reader.kind.with_partitions(types)) for name, reader in table.items()}
 
@@ -58,16 +56,3 @@ def with_named(
     for package in {package.name: package for package in packages if package is not None}.values():
         readers = with_package(readers, package)
     return replace(federation, readers=readers)
-
-
-def _readers_of(package: Package) -> dict[str, Reader]:
-    """The readers that a package offers."""
-    kinds = loaded_kinds(package)
-    readers: dict[str, Any] = package.load(Group.READERS, READERS)
-    for kind, reader in readers.items():
-        if not isinstance(reader, Reader) or reader.kind is not kinds.get(kind):
-            raise ConfigurationError(
-                f"{package.title}: reader {kind!r} must be a Reader of the query kind {kind!r} that the package offers "
-                f"in {Group.KINDS}"
-            )
-    return readers

@@ -5,14 +5,14 @@ what the queries cost is "not installed: unproven".
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
 from curator_node.plug_ins import loaded_answerers
 from expril.audit.kinds import AUDITED_KINDS
 from expril.audit.kinds.kind_audit import KindAudit
-from expril.packages import Package, installed_packages, loaded_kinds, loaded_partitions, normalised, package_of
+from expril.packages import Package, installed_packages, loaded_halves, loaded_partitions, normalised, package_of
 from protocol.errors import ConfigurationError
 from protocol.plug_ins import Group
 from protocol.strict_toml import suggest
@@ -34,7 +34,7 @@ def tables_for(kind: str) -> Tables:
     package = None if name in ANSWERERS else package_of(name, Group.ANSWERERS)
     if package is None:
         return Tables(ANSWERERS, AUDITED_KINDS.audits)
-    _secure(package)
+    package.secure_unless_editable()
     return Tables({**ANSWERERS, **loaded_answerers(package)}, {**AUDITED_KINDS.audits, **loaded_audits(package)})
 
 
@@ -47,24 +47,11 @@ def include(name: str) -> None:
     package = packages.get(normalised(name))
     if package is None:
         raise ConfigurationError(f"no plug-in {name!r} is installed{suggest(normalised(name), list(packages))}")
-    _secure(package)
+    package.secure_unless_editable()
     audits = loaded_audits(package)
     AUDITED_KINDS.include(audits.values(), tuple(loaded_partitions(package).values()))
 
 
 def loaded_audits(package: Package) -> dict[str, KindAudit]:
-    """The auditor's halves that a package offers. Raises ConfigurationError: one is none."""
-    kinds = loaded_kinds(package)
-    audits: dict[str, Any] = package.load(Group.AUDITS, ANSWERERS)
-    for name, audit in audits.items():
-        if not isinstance(audit, KindAudit) or audit.kind is not kinds.get(name):
-            raise ConfigurationError(
-                f"{package.title}: auditor's half {name!r} must be a KindAudit of the query kind {name!r} that the "
-                f"package offers in {Group.KINDS}"
-            )
-    return audits
-
-
-def _secure(package: Package) -> None:
-    if not package.editable:
-        package.secure(fresh=False)
+    """The auditor's halves that a package offers; raises as `loaded_halves`."""
+    return loaded_halves(package, Group.AUDITS, KindAudit, ANSWERERS)
