@@ -243,7 +243,10 @@ def test_what_was_forged_and_signed_anew_contradicts_the_evidence(copy, said):
     (copy / name).write_text(text.replace(old, new))
     found = checked(signed_anew(copy))
     assert any(said in text for text in found.wrong), found.wrong
-    assert any("not by the key" in text for text in checked(copy, key=KEY.public.hex()).wrong)
+
+
+def test_what_another_key_signed_anew_is_not_by_the_expected_one(copy):
+    assert any("not by the key" in text for text in checked(signed_anew(copy), key=KEY.public.hex()).wrong)
 
 
 def test_evidence_that_was_cut_and_signed_anew_is_found(copy):

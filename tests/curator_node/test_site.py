@@ -665,7 +665,7 @@ def test_a_site_that_answers_by_post_needs_no_settings_of_a_daemon(served_folder
     for name in (DAEMON, "node.pem", "ca.crt"):
         (served_folder / name).unlink()
     assert findings_at(served_folder, "stop") == set()
-    assert any("it answers requests in a folder" in text for _, text in findings_at(served_folder, "look"))
+    assert any("no daemon can serve it" in text for _, text in findings_at(served_folder, "look"))
 
 
 def test_a_ledger_that_was_rolled_back_is_found(served_folder):
