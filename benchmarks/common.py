@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
@@ -95,20 +95,40 @@ def spread(values: Sequence[float], factor: float = 1.0) -> tuple[float, float]:
     return min(values) * factor, max(values) * factor
 
 
-def write_results(name: str, results: Sequence[Result]) -> None:
-    """Print a table and write `results/<name>.json`."""
+def write_results(
+    name: str,
+    results: Sequence[Result],
+    *,
+    load: "Load | None" = None,
+    base: tuple[str, Mapping[str, float]] | None = None,
+) -> None:
+    """Print a table and write `results/<name>.json`.
+
+    Args:
+        name: of the benchmark.
+        results: what it measured.
+        load: what else the machine did meanwhile, begun before the benchmark.
+        base: another commit, and its values by the result's name, measured a moment before.
+    """
     about = {
         "command": f"python -m benchmarks {name}",
         "versions": {"python": platform.python_version(), **{library: _version(library) for library in LIBRARIES}},
-        "machine": machine(),
+        "machine": machine() | (load.measured() if load else {}),
     }
+    commit, before = base or ("", {})
     RESULTS.mkdir(exist_ok=True)
-    rows = [{**_tidy(result), **about} for result in results]
+    rows = []
+    for result in results:
+        row = _tidy(result)
+        if result.name in before:
+            row["base"] = {"commit": commit, "value": before[result.name]}
+        rows.append({**row, **about})
     (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     for result in results:
         met = {True: "met", False: "MISSED", None: ""}[result.met]
         between = f" [{result.spread[0]:.4g} .. {result.spread[1]:.4g}]" if result.spread else ""
-        print(f"{name:16} {result.name:60} {result.value:10.4g} {result.unit}{between}  {result.target} {met}")
+        old = f"{before[result.name]:10.4g} ->" if result.name in before else " " * 13 if base else ""
+        print(f"{name:16} {result.name:60} {old}{result.value:10.4g} {result.unit}{between}  {result.target} {met}")
 
 
 def machine() -> dict[str, float]:
@@ -116,6 +136,40 @@ def machine() -> dict[str, float]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {"cores": cores, "memory_gib": round(memory, 1)}
+
+
+def loop_seconds() -> float:
+    """Seconds of processor for a loop that is always the same: .04 on the machine where the tests' limits were set."""
+    began = time.process_time()
+    total = 0
+    for number in range(600_000):
+        total += number * number % 7
+    return time.process_time() - began
+
+
+class Load:
+    """How busy the machine is from now on, beside this process and those that it waits for."""
+
+    def __init__(self) -> None:
+        self._loops = [loop_seconds() for _ in range(3)]
+        self._ticks, self._own = _ticks(), sum(os.times()[:4])
+
+    def measured(self) -> dict[str, float]:
+        """Seconds of the reference loop before and after; shares of the machine's time, 0 to 1, where Linux tells.
+
+        `others` is what other processes took, and `stolen` what the host of a virtual machine gave to other guests.
+        """
+        ticks, own = _ticks(), sum(os.times()[:4])
+        loops = [*self._loops, *(loop_seconds() for _ in range(3))]
+        told = {"loop_seconds": round(median(loops), 4)}
+        if ticks and self._ticks:
+            spans = [now - then for now, then in zip(ticks, self._ticks, strict=True)]
+            whole = max(1, sum(spans))
+            idle, stolen = spans[3] + spans[4], spans[7]
+            used = (own - self._own) * os.sysconf("SC_CLK_TCK")
+            told["others"] = round(max(0.0, whole - idle - stolen - used) / whole, 3)
+            told["stolen"] = round(stolen / whole, 3)
+        return told
 
 
 def schema_of(attributes: int) -> Schema:
@@ -204,6 +258,14 @@ def _tidy(result: Result) -> dict[str, object]:
     if not result.note:
         del row["note"]
     return row
+
+
+def _ticks() -> list[int]:
+    """User, nice, system, idle, waiting, two of interrupts, stolen: of all cores since the start; empty elsewhere."""
+    try:
+        return [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return []
 
 
 def _version(library: str) -> str:
