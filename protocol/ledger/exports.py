@@ -7,8 +7,10 @@ the digest, but this gains nothing: the checked signatures cover all entries.
 """
 
 from collections.abc import Iterable, Iterator
+from io import SEEK_END
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple
+from struct import Struct
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
@@ -27,7 +29,12 @@ BLOCK = 1024
 MOST = 2**32
 """Most bytes of a file: ten million entries have fewer."""
 _SIGNATURE = 64
+_DIGEST = 32
 _Pairs: Any = list[tuple[bytes, bytes]]
+_SHORT_ARRAY = range(0x90, 0xA0)
+_ARRAYS, _BYTES = {0xDC: (2, 16), 0xDD: (4, 2**16)}, {0xC4: (1, 0), 0xC5: (2, 2**8), 0xC6: (4, 2**16)}
+"""First byte of a longer array, and of bytes -> (how many bytes hold its length, the least that is written so)."""
+_REPLY = Struct("3s32s2s32s")
 
 Pair = tuple[bytes, bytes]
 """An encoded entry, and the curator's signature over its place and hash."""
@@ -56,6 +63,10 @@ class ReadBlock(NamedTuple):
     intact: bool  # whether all of it could be read, and has the digest that is written beside it
 
 
+def _malformed() -> RemoteProtocolError:
+    return RemoteProtocolError(RefusalCode.MALFORMED, "export")
+
+
 def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode an export.
 
@@ -68,6 +79,66 @@ def encode_export(pairs: Iterable[Pair], replies: Iterable[tuple[bytes, bytes]])
         data = encode(part)
         blocks.append(Block(digest(data), data))
     return encode(LedgerExport(FORMAT, tuple(blocks), tuple(sorted(replies))))
+
+
+class ExportReader:
+    """An export's file, read once from its start, a block at a time: the blocks, then the replies.
+
+    What `decode_export` refuses raises RemoteProtocolError(MALFORMED) here, too, where it stands.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._left = file.seek(0, SEEK_END)
+        self._file = file
+        file.seek(0)
+        self._expect(START + b"\xa6blocks")
+        self.block_count = self._length(_ARRAYS, _SHORT_ARRAY)
+        if not self.block_count:
+            raise _malformed()
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks, in order."""
+        for _ in range(self.block_count):
+            self._expect(b"\x92\xc4\x20")
+            own_digest = self._take(_DIGEST)
+            yield Block(own_digest, self._take(self._length(_BYTES)))
+
+    def replies(self) -> Iterator[tuple[bytes, bytes]]:
+        """All replies, as `LedgerExport` has them, after all blocks."""
+        self._expect(b"\xa7replies")
+        left, last = self._length(_ARRAYS, _SHORT_ARRAY), b""
+        while left:
+            part = min(left, BLOCK)
+            for start, request, middle, reply in _REPLY.iter_unpack(self._take(part * _REPLY.size)):
+                if start != b"\x92\xc4\x20" or middle != b"\xc4\x20" or request <= last:
+                    raise _malformed()
+                last = request
+                yield request, reply
+            left -= part
+        if self._left:
+            raise _malformed()
+
+    def _length(self, heads: dict[int, tuple[int, int]], short: range = range(0)) -> int:
+        """The length of an array or of bytes, which must be written in the shortest way."""
+        (head,) = self._take(1)
+        if head in short:
+            return head - short.start
+        width, least = heads.get(head, (0, 1))
+        length = int.from_bytes(self._take(width), "big")
+        if length < least:
+            raise _malformed()
+        return length
+
+    def _expect(self, content: bytes) -> None:
+        if self._take(len(content)) != content:
+            raise _malformed()
+
+    def _take(self, count: int) -> bytes:
+        content = self._file.read(count) if count <= self._left else b""  # a length promises what it likes
+        if len(content) < count:
+            raise _malformed()
+        self._left -= count
+        return content
 
 
 def decode_export(data: bytes) -> LedgerExport:

@@ -5,6 +5,7 @@ import math
 import random
 import re
 from fractions import Fraction
+from io import BytesIO
 
 import msgspec
 import pytest
@@ -28,13 +29,14 @@ from expril.audit.recompute.sums import Sum
 from expril_conformance import vectors
 from histories import ACTS, CAPS, LEARNERS, History, a_study, resigned
 from protocol.codec import encode
-from protocol.envelopes import open_envelope, request_digest
-from protocol.errors import ConfigurationError
+from protocol.envelopes import digest, open_envelope, request_digest
+from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.hypotheses import Constant
 from protocol.kinds import QUERY_KINDS
 from protocol.kinds.counts import COUNTS, PlannedCounts
 from protocol.kinds.holdout import HoldoutBody, PlannedHoldout
 from protocol.ledger.entries import Entry, EntryKind, LedgerCorruptError, StatefulEntry, decode_entry, encode_entry
+from protocol.ledger.exports import FORMAT, ExportReader, LedgerExport, decode_export, encode_export
 from protocol.limits import Limits
 from protocol.messages import NOBODY, Query, Release
 from protocol.noise import DiscreteLaplace
@@ -220,6 +222,37 @@ def test_any_byte_of_the_file_is_named(honest, tmp_path):
             place,
             said,
         )
+
+
+def read_at_once_and_in_parts(content):
+    """What two readers of one form make of an export: one holds it whole, the other a block at a time."""
+    try:
+        whole = decode_export(content)
+    except RemoteProtocolError:
+        whole = None
+    try:
+        reader = ExportReader(BytesIO(content))
+        return whole, LedgerExport(FORMAT, tuple(reader.blocks()), tuple(reader.replies()))
+    except RemoteProtocolError:
+        return whole, None
+
+
+@FEW
+@given(data=st.data(), count=st.sampled_from([0, 1, 15, 16, 300]))
+def test_a_reader_by_blocks_takes_what_a_reader_of_the_whole_takes(data, count):
+    """Bytes that are changed, left out, or put in; lengths of every width."""
+    pairs = [(bytes([1]) * size, bytes(64)) for size in (3, 200, 300)] * 10
+    content = encode_export(pairs, [(digest(bytes([i % 256, i // 256])), bytes(32)) for i in range(count)])
+    assert read_at_once_and_in_parts(content) == (decode_export(content),) * 2
+    place = data.draw(st.integers(0, len(content) - 1) | st.integers(0, 60).map(lambda last: len(content) - 1 - last))
+    end = data.draw(st.integers(place, min(len(content), place + 80)))
+    changed = content[:place] + data.draw(st.binary(max_size=6)) + content[end:]
+    whole, parts = read_at_once_and_in_parts(changed)
+    assert whole == parts
+    heads = b"\xdc\x00\x02", b"\xdd\x00\x00\x00\x02", b"\xc5\x00\x20", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"
+    for head in heads:  # longer than needed, and promises that no file keeps
+        whole, parts = read_at_once_and_in_parts(content[:place] + head + content[place + 1 :])
+        assert whole == parts
 
 
 def test_a_block_that_was_changed_has_all_its_signatures_checked(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
 from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
-from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_witnessed, places_of, read_receipt_file
+from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_witnessed, read_receipt_file
 from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_lone_ledger, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
 from expril.audit.recompute.verdicts import DELTA, AuditedLedger, Recomputed, RunProof, TranscriptVerdict, learner_names
@@ -115,7 +115,7 @@ def _audit_lone_ledger(
             path,
             kinds=kinds,
             cards_of=all_cards,
-            named=lambda replayed: places_of(replayed, receipts).values(),
+            named={held_receipt.receipt.ledger_head for held_receipt in receipts},
             every_signature=every,
             tick=tick,
         )

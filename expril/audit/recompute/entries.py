@@ -7,15 +7,15 @@ entries has few different ones. The rules by which entries are summed are in `re
 
 import math
 import re
+from array import array
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -120,10 +120,13 @@ class Study:
     # what was charged for each query, where it was otherwise; None where it was not
     amounts: dict[int, Fraction] | None = None
     amounts_sum: Fraction = ZERO  # its sum
-    stored: "list[Effect]" = field(default_factory=list)  # its answered requests whose replies are kept
+    # numbers of its answered requests whose replies are kept (`effects.Effects`)
+    stored: "array[int]" = field(default_factory=lambda: array("I"))
     # query kind -> (index of the ANSWERED entry, digest of what its answerer keeps)
     states: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     ended: int = -1  # index of the entry that ended it; -1 where none did
+    begun: int = 0  # so many of its first queries were charged, or should have been
+    begun_beside: set[int] | None = None  # further ones
 
     @property
     def spent(self) -> Fraction:
@@ -147,6 +150,18 @@ class Study:
             return cost if query >= self.charged_count else ZERO
         return cost - self.amounts.get(query, ZERO)
 
+    def begin(self, query: int) -> bool:
+        """Note that a query was charged, or should have been; return whether that is the first time."""
+        if query == self.begun and not self.begun_beside:
+            self.begun += 1
+            return True
+        if query < self.begun or (self.begun_beside is not None and query in self.begun_beside):
+            return False
+        if self.begun_beside is None:
+            self.begun_beside = set()
+        self.begun_beside.add(query)
+        return True
+
     def charge(self, query: int, turn: int, amount: Fraction) -> None:
         """Add a charge for a turn of a query."""
         if self.amounts is None:
@@ -163,41 +178,13 @@ class Study:
         self.amounts_sum = plus(self.amounts_sum, amount)
 
 
-@dataclass(slots=True, eq=False)
-class Effect:
-    """A request that took effect."""
-
-    index: int
-    kind: EntryKind  # of its entry: RESERVE, CHARGE or CLOSE
-    study: Study  # whose it is
-    sequence: int
-    amount: Fraction  # reserved, charged or refunded
-    by_study: Fraction  # what the study had spent after it
-    answered: int = -1  # index of its ANSWERED entry; -1 where there is none
-    reply: bytes = b""  # digest of the signed reply
-    # bytes of what its answerer keeps of the study from then on; None where it changes nothing of that
-    state_size: int | None = None
-    lost: bool = False  # whether it may have been answered on a lost branch: then it is never answered again
-    evicted: bool = False  # whether its reply is kept no more
-
-
-class Charge(NamedTuple):
-    """A charge, as an event in the use of the budget over time."""
-
-    entry: int  # index of its entry
-    study: Study
-    sequence: int
-    amount: Fraction
-    due: Fraction  # what it should have been; the amount itself where that is not known
-
-
 class Running:
     """Amounts in the order of their entries. Sums are computed when needed."""
 
     __slots__ = ("_amounts", "_places", "_sums")
 
     def __init__(self) -> None:
-        self._places: list[int] = []
+        self._places = array("q")
         self._amounts: list[Fraction] = []
         self._sums = [ZERO]
 
@@ -213,12 +200,29 @@ class Running:
             self._sums.append(plus(self._sums[-1], self._amounts[len(self._sums) - 1]))
         return self._sums[count]
 
+
+class Tally:
+    """Amounts, counted before they are added: equal ones are mostly one object. None is infinite."""
+
+    __slots__ = ("_counted",)
+
+    def __init__(self) -> None:
+        self._counted: dict[int, list[Any]] = {}  # by identity: the amount, how often
+
+    def add(self, amount: Fraction | None) -> None:
+        """Add an amount."""
+        counted = self._counted.get(id(amount))
+        if counted is None:
+            self._counted[id(amount)] = [amount, 1]
+        else:
+            counted[1] += 1
+
     @property
-    def total(self) -> Fraction:
-        """Return the sum of all amounts. Equal ones are mostly one object, and are counted before they are added."""
-        distinct = {id(amount): amount for amount in self._amounts}
-        counted = Counter(map(id, self._amounts))
-        return total_of(times * distinct[name] for name, times in counted.items())
+    def total(self) -> Fraction | None:
+        """The sum; None if an amount is."""
+        if id(None) in self._counted:
+            return None
+        return total_of(times * amount for amount, times in self._counted.values())
 
 
 @dataclass
@@ -297,8 +301,10 @@ class ReadLostEntry(ReadEntry, frozen=True, kw_only=True):
     receipt: Digest
 
 
-_DECODERS = [msgspec.msgpack.Decoder(kind) for kind in (ReadEntry, ReadStatefulEntry, ReadLostEntry)]
-_ENCODER = msgspec.msgpack.Encoder()
+_DECODE = msgspec.msgpack.Decoder(ReadEntry).decode
+_DECODE_STATEFUL = msgspec.msgpack.Decoder(ReadStatefulEntry).decode
+_DECODE_LOST = msgspec.msgpack.Decoder(ReadLostEntry).decode
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 
 def read_entry(body: bytes) -> ReadEntry:
@@ -308,24 +314,30 @@ def read_entry(body: bytes) -> ReadEntry:
         LedgerCorruptError: the bytes are not the one encoding of an entry.
     """
     try:
-        entry = _decoded(body)
-        if _ENCODER.encode(entry) != body:
+        try:
+            entry = _DECODE(body)
+        except msgspec.ValidationError:
+            entry = _decode_longer(body)
+        if _ENCODE(entry) != body:
             raise LedgerCorruptError("a ledger entry is not in its one encoding")
         amount_of(entry.amount)
-        amount_of(entry.learner_amount)
-        price_of(entry.costs)
-        for _, spent in entry.spent if isinstance(entry, ReadLostEntry) else ():
-            amount_of(spent)
+        if entry.learner_amount != "0":
+            amount_of(entry.learner_amount)
+        if entry.costs:
+            price_of(entry.costs)
     except UNREADABLE:
         raise LedgerCorruptError("a ledger entry cannot be read") from None
     return entry
 
 
-def _decoded(body: bytes) -> ReadEntry:
-    for decoder in _DECODERS[:-1]:
-        with suppress(msgspec.ValidationError):
-            return decoder.decode(body)
-    return _DECODERS[-1].decode(body)
+def _decode_longer(body: bytes) -> ReadEntry:
+    """Read an entry with more fields than most."""
+    with suppress(msgspec.ValidationError):
+        return _DECODE_STATEFUL(body)
+    entry = _DECODE_LOST(body)
+    for _, spent in entry.spent:
+        amount_of(spent)
+    return entry
 
 
 @lru_cache(maxsize=65_536)
@@ -427,14 +439,13 @@ class Remarks:
             return ""  # the plan breaks a rule of its kind, and that is told
         return audit.check_note(entry.note, turn, keys)
 
-    def hear(self, entry: ReadEntry, effect: Effect) -> str:
+    def hear(self, entry: ReadEntry, study: Study, *, charged: bool) -> str:
         """Keep the note of an answer, and say what is wrong with it, or ""."""
         if entry.note:
             self.by_answer[entry.request] = entry.note
-        if effect.kind is not EntryKind.CHARGE:
+        if not charged or not self._shares:
             return ""
-        study = effect.study
-        query, turn = study.shape.places[effect.sequence - 1]
+        query, turn = study.shape.places[entry.sequence - 1]
         shares = self._shares.get((study, query))
         if shares is None or shares.turn != turn:
             return ""

@@ -10,15 +10,20 @@ signatures of an export are covered by the digests of its blocks.
 
 import hashlib
 import os
+import random
 import secrets
 import sqlite3
+import sys
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -37,9 +42,9 @@ from protocol.ledger.exports import (
     MOST,
     OLD_START,
     START,
+    ExportReader,
     LedgerExport,
     Pair,
-    decode_export,
     read_block,
     state_key,
 )
@@ -59,15 +64,21 @@ class UnreadableError(ConfigurationError):
     """The file begins as a ledger does, but nothing more of it can be read."""
 
 
+class Part(NamedTuple):
+    """Some entries of a ledger's file, one after the other."""
+
+    pairs: list[Pair]  # with their signatures
+    damaged: bool  # whether its digest is not its content's: all its signatures are checked
+
+
 @dataclass
 class Evidence:
-    """The content of a ledger's file."""
+    """The content of a ledger's file, which is read once: first all parts, then the replies."""
 
-    parts: Iterator[list[Pair]]  # entries with their signatures, in order, a part of the file at a time
-    replies: dict[bytes, bytes]  # digest of a request, or `state_key` -> SHA-256 of what is stored under it
-    findings: Findings  # what is wrong with the file, whatever it says
-    # (first, last) entry of each part whose digest is not its content's: all its signatures are checked
-    damaged: list[tuple[int, int]]
+    parts: Iterator[Part]  # all entries, in order
+    # (digest of a request, or `state_key`; SHA-256 of what is stored under it), to be read after all parts
+    replies: Iterator[tuple[bytes, bytes]]
+    findings: Findings  # what is wrong with the file, whatever it says; as far as it was read
 
 
 def is_ledger(path: Path) -> bool:
@@ -87,29 +98,33 @@ def is_ledger(path: Path) -> bool:
     return True
 
 
-def open_evidence(path: Path) -> Evidence:
+@contextmanager
+def open_evidence(path: Path) -> Iterator[Evidence]:
     """Open a ledger's file.
 
     Raises:
         ConfigurationError: the file is no ledger.
-        UnreadableError: the file is a ledger, but so damaged that nothing of it can be read.
+        UnreadableError: the file is a ledger, but so damaged that nothing of it can be read. That may show only when
+            its end is read.
         OSError: the file is missing or cannot be read.
     """
     start = read_start(path, len(START))
     if start.startswith(_SQLITE):
-        return _sqlite(path)
+        with _sqlite(path) as evidence:
+            yield evidence
+        return
     if start == OLD_START:
         raise ConfigurationError(f"{path} is an export of format 1; make one of format 2: expril ledger export")
     if start != START:
         raise ConfigurationError(f"{path} is no ledger's export and no ledger; make one: expril ledger export")
     findings = Findings()
-    damaged: list[tuple[int, int]] = []
-    data = read_plain(path, most=MOST)
     try:
-        export = decode_export(data)
+        with plain_file(path, most=MOST) as file:
+            export = ExportReader(file)
+            yield Evidence(_parts(export, findings), export.replies(), findings)
     except RemoteProtocolError:
-        raise UnreadableError(f"{path} was changed: it cannot be read as an export ({_where(data)})") from None
-    return Evidence(_parts(export, findings, damaged), dict(export.replies), findings, damaged)
+        where = _where(read_plain(path, most=MOST))
+        raise UnreadableError(f"{path} was changed: it cannot be read as an export ({where})") from None
 
 
 def _where(data: bytes) -> str:
@@ -127,22 +142,23 @@ def _where(data: bytes) -> str:
     return f"at byte {start}"
 
 
-def _parts(export: LedgerExport, findings: Findings, damaged: list[tuple[int, int]]) -> Iterator[list[Pair]]:
+def _parts(export: ExportReader, findings: Findings) -> Iterator[Part]:
     first = 0
-    for number, block in enumerate(export.blocks, start=1):
+    for number, block in enumerate(export.blocks(), start=1):
         content = read_block(block)
         last = first + len(content.pairs) - 1
-        full = len(content.pairs) == BLOCK or number == len(export.blocks)
-        if not (content.intact and full):
+        full = len(content.pairs) == BLOCK or number == export.block_count
+        damaged = not (content.intact and full)
+        if damaged:
             how = "it has too few entries" if content.intact else "its SHA-256 is not the one written beside it"
             text = f"block {number} of the export (entries {first} to {last}) was changed: {how}"
             findings.add(first, text)
-            damaged.append((first, last))
-        yield content.pairs
+        yield Part(content.pairs, damaged)
         first = last + 1
 
 
-def _sqlite(path: Path) -> Evidence:
+@contextmanager
+def _sqlite(path: Path) -> Iterator[Evidence]:
     where = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(where, uri=True)) as connection:
@@ -151,23 +167,38 @@ def _sqlite(path: Path) -> Evidence:
                 raise UnreadableError(f"{path}: {_FIRST_VERSION}")
             if strange := strange_tables(connection, room):
                 raise UnreadableError(f"{path} holds no ledger: {strange}")
-            entries = connection.execute("select entry_index, body, signature from entries order by entry_index")
-            rows = list(rows_within(entries, room))
-            stored = list(rows_within(connection.execute("select request, reply from replies"), room))
+            findings = Findings()
+            yield Evidence(_rows(connection, room, findings), _replies(connection, room, findings), findings)
     except (sqlite3.Error, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise UnreadableError(f"{path}: the database cannot be read ({type(error).__name__})") from None
-    findings = Findings()
-    pairs: list[Pair] = []
-    for place, (index, body, signature) in enumerate(rows):
-        if index != place or not isinstance(body, bytes) or not isinstance(signature, bytes):
-            text = f"ledger entry {place} is missing" if index != place else f"ledger entry {place} holds no bytes"
-            findings.add(place, text)
-            break
-        pairs.append((body, signature))
-    replies = [(request, reply) for request, reply in stored if isinstance(request, bytes) and isinstance(reply, bytes)]
-    if len(replies) < len(stored):
-        findings.add(-1, f"{len(stored) - len(replies)} stored replies hold no bytes")
-    return Evidence(iter([pairs]), {request: digest(reply) for request, reply in replies}, findings, [])
+
+
+def _rows(connection: sqlite3.Connection, room: int, findings: Findings) -> Iterator[Part]:
+    """The entries of a database up to the first that is not in its place; all rows are read."""
+    entries = connection.execute("select entry_index, body, signature from entries order by entry_index")
+    rows = enumerate(rows_within(entries, room))
+    while part := list(islice(rows, BLOCK)):
+        pairs: list[Pair] = []
+        for place, (index, body, signature) in part:
+            if index != place or not isinstance(body, bytes) or not isinstance(signature, bytes):
+                text = f"ledger entry {place} is missing" if index != place else f"ledger entry {place} holds no bytes"
+                findings.add(place, text)
+                break
+            pairs.append((body, signature))
+        yield Part(pairs, damaged=False)
+        if len(pairs) < len(part):
+            deque(rows, maxlen=0)
+
+
+def _replies(connection: sqlite3.Connection, room: int, findings: Findings) -> Iterator[tuple[bytes, bytes]]:
+    strange = 0
+    for request, reply in rows_within(connection.execute("select request, reply from replies"), room):
+        if isinstance(request, bytes) and isinstance(reply, bytes):
+            yield request, digest(reply)
+        else:
+            strange += 1
+    if strange:
+        findings.add(-1, f"{strange} stored replies hold no bytes")
 
 
 def listed_files(folder: Path) -> dict[str, Path]:
@@ -200,7 +231,6 @@ class LedgerAudit:
     path: Path
     replayed: Replayed  # the sum of its entries
     bounds: Bounds  # what is known of the bound c
-    evidence: Evidence  # the file; its entries have been read
     kinds: AuditedKinds  # the query kinds that could be read
     entries: int  # how many the file holds
     checked: int = 0  # how many signatures were verified
@@ -226,7 +256,7 @@ def audit_ledger(
     kinds: AuditedKinds,
     cards_of: Callable[[bytes], Cards] = lambda curator: {},  # noqa: ARG005
     curator: bytes = b"",
-    named: Callable[[Replayed], Iterable[int]] = lambda replayed: (),  # noqa: ARG005
+    named: Collection[bytes] = (),
     every_signature: bool = False,
     tick: Tick = quiet,
 ) -> LedgerAudit:
@@ -234,28 +264,30 @@ def audit_ledger(
 
     `path`: an export, or a SQLite ledger. `cards_of`: curator's public key -> (learner, study) -> contribution bound c
     of its signed card. `curator`: a public key that must be one of the ledger's; empty takes the keys that it names.
-    `named`: called with the replayed ledger; returns the entries whose signatures must be checked. `every_signature`:
-    check all signatures, however many there are.
+    `named`: hashes of entries, as receipts name them, whose signatures must be checked. `every_signature`: check all
+    signatures, however many there are.
 
     Raises:
         ConfigurationError: the file is no ledger, or nothing of it can be read.
         OSError: the file is missing or cannot be read.
     """
-    evidence = open_evidence(path)
     bounds = Bounds(kinds, cards_of)
     replayed = Replayed(bounds)
-    entries, odd = _feed(replayed, evidence, tick)
+    with open_evidence(path) as evidence:
+        heads = _Heads(named, every=every_signature)
+        entries, odd = _feed(replayed, heads, evidence, tick)
+        stored = _StoredReplies(replayed, evidence.replies)
     for finding in evidence.findings:
         replayed.findings.add(finding.index, finding.text)
     if not entries:
         replayed.findings.add(-1, "the ledger has no first entry")
-    audit = LedgerAudit(path, replayed, bounds, evidence, kinds, entries)
+    audit = LedgerAudit(path, replayed, bounds, kinds, entries)
     stranger = bool(curator) and curator not in audit.curators
     if stranger:
         replayed.findings.add(0, "the ledger was opened by another key")
-    indices = to_check(replayed, named(replayed), evidence.damaged, every=every_signature)
-    wrong = unsigned(replayed, indices, curator if stranger else b"")
-    audit.checked = len(indices)
+    chosen = heads.chosen()
+    wrong = unsigned(replayed, chosen, curator if stranger else b"")
+    audit.checked = len(chosen)
     if odd is not None:
         replayed.findings.add(len(replayed), _broken(replayed, odd, changed=len(replayed) - 1 in wrong))
     for place in wrong:
@@ -269,19 +301,23 @@ def audit_ledger(
         replayed.under[cell] = plus(replayed.under[cell], bounds.shortfall(study))
     check_meaning(replayed)
     if not replayed.findings:
-        _check_replies(audit)
+        stored.compare(replayed.findings)
     _tell(audit)
     return audit
 
 
-def _feed(replayed: Replayed, evidence: Evidence, tick: Tick) -> tuple[int, Pair | None]:
+def _feed(replayed: Replayed, heads: "_Heads", evidence: Evidence, tick: Tick) -> tuple[int, Pair | None]:
     """Replay all entries. Return the number of entries in the file, and the first that does not belong to the chain."""
     entries = 0
     odd: Pair | None = None
     for part in evidence.parts:
-        for pair in part:
-            if not replayed.broken and not replayed.feed(*pair):
-                odd = pair
+        for body, signature in part.pairs:
+            if not replayed.broken:
+                if replayed.feed(body):
+                    marked = part.damaged or replayed.marked == entries
+                    heads.take(entries, replayed.head, signature, marked=marked)
+                else:
+                    odd = body, signature
             entries += 1
         tick("entries", entries, 0)
     return entries, odd
@@ -312,25 +348,34 @@ def _stands_elsewhere(replayed: Replayed, body: bytes, signature: bytes, head: b
     return index != len(replayed) and head_is_signed(replayed.signer_of(index), signature, index, head)
 
 
-def _check_replies(audit: LedgerAudit) -> None:
-    """Compare stored replies, and the state that answerers keep, with their digests in the chain."""
-    expected: dict[bytes, tuple[int, bytes, str]] = {
-        request: (effect.answered, effect.reply, "the reply of")
-        for request, effect in audit.replayed.requests.items()
-        if effect.answered >= 0 and not effect.evicted
-    }
-    for (learner, study), studied in audit.replayed.studies.items():
-        for kind, (index, reply_digest) in studied.states.items():
-            expected[state_key(learner, study, kind)] = (index, reply_digest, "what the answerer kept with")
-    replies = audit.evidence.replies
-    for request, (index, reply_digest, thing) in expected.items():
-        stored = replies.get(request)
-        if stored != reply_digest:
-            how = "is missing" if stored is None else "was changed"
-            audit.findings.add(index, f"{thing} ledger entry {index} {how}")
-    strangers = len(replies.keys() - expected.keys())
-    if strangers:
-        audit.findings.add(-1, f"{strangers} stored replies belong to no entry")
+class _StoredReplies:
+    """The digests of stored replies, and of the state that answerers keep, beside those in the chain.
+
+    All `replies` are read, and only those that belong to no answer are kept.
+    """
+
+    def __init__(self, replayed: Replayed, replies: Iterable[tuple[bytes, bytes]]) -> None:
+        self._requests = replayed.requests
+        self._states = {
+            state_key(*key, kind): state
+            for key, studied in replayed.studies.items()
+            for kind, state in studied.states.items()
+        }
+        find = self._requests.find
+        self._others = {key: stored for key, stored in replies if not find(key, stored)}
+
+    def compare(self, findings: Findings) -> None:
+        """Add what differs to the findings."""
+        for index, is_stored in self._requests.not_found():
+            findings.add(index, f"the reply of ledger entry {index} {'was changed' if is_stored else 'is missing'}")
+        for key, (index, state_digest) in self._states.items():
+            stored = self._others.get(key)
+            if stored != state_digest:
+                how = "is missing" if stored is None else "was changed"
+                findings.add(index, f"what the answerer kept with ledger entry {index} {how}")
+        strangers = len(self._others.keys() - self._states.keys())
+        if strangers:
+            findings.add(-1, f"{strangers} stored replies belong to no entry")
 
 
 def _tell(audit: LedgerAudit) -> None:
@@ -368,41 +413,67 @@ SAMPLE = 2_000
 _AT_A_TIME = 256
 
 
-def to_check(replayed: Replayed, named: Iterable[int], damaged: Iterable[tuple[int, int]], *, every: bool) -> list[int]:
-    """Return the indices of the entries whose signatures are checked.
+class Head(NamedTuple):
+    """What is signed of an entry, with its signature."""
 
-    `named`: entries that a receipt or a witnessed checkpoint names. `damaged`: (first, last) entry of each changed part
-    of the file. `every`: whether to check all signatures.
+    place: int  # index of the entry
+    head: bytes  # its hash
+    signature: bytes
+
+
+class _Heads:
+    """The heads whose signatures are checked: all of a short ledger, and of a longer one those that `take` names.
+
+    `named`: hashes of entries that receipts name. `every`: whether to check all signatures.
     """
-    length = len(replayed)
-    if every or length <= MOST_ALL:
-        return list(range(length))
-    newest = [start - 1 for start, _ in replayed.keys[1:]] + [length - 1]
-    chosen = {0, *newest, *replayed.handovers, *replayed.starts[-MOST_ALL:], *named}
-    chosen.update(index for first, last in damaged for index in range(first, last + 1))
-    chosen.update(secrets.SystemRandom().sample(range(length), SAMPLE))
-    return sorted(index for index in chosen if 0 <= index < length)
+
+    def __init__(self, named: Collection[bytes], *, every: bool) -> None:
+        self._named = frozenset(named)
+        self._most = sys.maxsize if every else MOST_ALL
+        self._all: list[Head] = []  # while there are not too many
+        self._always: dict[int, Head] = {}
+        # those at random: each entry is as likely to be one as any other. Nobody sees the numbers but this process
+        self._sample: list[Head] = []
+        self._random = random.Random(secrets.randbits(256))  # noqa: S311 - ten times as fast as the system's
+        self._last = Head(-1, b"", b"")
+
+    def take(self, place: int, head: bytes, signature: bytes, *, marked: bool) -> None:
+        """Take the head of the next entry.
+
+        `marked`: whether it is checked in any case, as a start or a handover, or since the file was changed around it.
+        """
+        if marked or head in self._named:
+            self._always[place] = Head(place, head, signature)
+        if place < self._most:
+            self._all.append(Head(place, head, signature))
+            return
+        if place == self._most:
+            self._sample, self._all = self._random.sample(self._all, SAMPLE), []
+        if self._random.random() * (place + 1) < SAMPLE:
+            self._sample[self._random.randrange(SAMPLE)] = Head(place, head, signature)
+        self._last = Head(place, head, signature)
+
+    def chosen(self) -> list[Head]:
+        """Return those that are checked, in order. The newest of each key is one: it hands over, or is the last."""
+        if self._all or self._last.place < 0:
+            return self._all
+        return sorted({**self._always, **{head.place: head for head in (*self._sample, self._last)}}.values())
 
 
-def unsigned(replayed: Replayed, indices: Collection[int], signer: bytes = b"") -> list[int]:
-    """Return those of these entries whose signature does not fit the key.
+def unsigned(replayed: Replayed, heads: Sequence[Head], signer: bytes = b"") -> list[int]:
+    """Return the places of those of these heads, in order, whose signature does not fit the key.
 
     The key is `signer`. If that is empty, it is the one that the ledger names at each place.
     """
     spans = [*replayed.keys, (len(replayed), b"")]
-    tasks: list[tuple[bytes, list[int]]] = []
-    in_order = sorted(indices)
+    tasks: list[tuple[bytes, Sequence[Head]]] = []
     for (start, key), (end, _) in pairwise(spans):
-        places = in_order[bisect_left(in_order, start) : bisect_left(in_order, end)]
-        tasks += [(signer or key, places[place : place + _AT_A_TIME]) for place in range(0, len(places), _AT_A_TIME)]
+        first, last = (bisect_left(heads, place, key=attrgetter("place")) for place in (start, end))
+        tasks += [(signer or key, heads[at : min(at + _AT_A_TIME, last)]) for at in range(first, last, _AT_A_TIME)]
 
-    def check(task: tuple[bytes, list[int]]) -> list[int]:
-        key, places = task
-        return [
-            place
-            for place in places
-            if not head_is_signed(key, replayed.signatures[place], place, replayed.hashes[place])
-        ]
+    def check(task: tuple[bytes, Sequence[Head]]) -> list[int]:
+        key, part = task
+        return [place for place, head, signature in part if not head_is_signed(key, signature, place, head)]
 
     # The library lets go of the interpreter's lock while it verifies
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from expril.audit.recompute.entries import ZERO, Effect, as_text
+from expril.audit.recompute.effects import Effect
+from expril.audit.recompute.entries import ZERO, as_text
 from expril.audit.recompute.ledger import LedgerAudit
 from expril.audit.recompute.replay import BranchTrace, Replayed
 from expril.files import read_plain

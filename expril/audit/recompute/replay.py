@@ -11,6 +11,7 @@ ledger's entries up to a last common one. The ledger does not show what the bran
 open at the common entry may have been answered on both. Two positions belong to one branch only if a hash proves it.
 """
 
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +22,12 @@ from itertools import chain as joined
 from operator import itemgetter
 
 from expril.audit.recompute.bounds import Bounds
+from expril.audit.recompute.effects import Charges, Effect, Effects, Hashes
 from expril.audit.recompute.entries import (
     ASKED,
     ENDED,
     OPEN,
     ZERO,
-    Charge,
-    Effect,
     Findings,
     Purses,
     ReadEntry,
@@ -36,6 +36,7 @@ from expril.audit.recompute.entries import (
     Remarks,
     Running,
     Study,
+    Tally,
     amount_of,
     as_text,
     price_of,
@@ -292,22 +293,25 @@ class Replayed:
         self.findings = Findings()  # what is wrong, by place
         self.broken = ""  # why the chain ended before the file did; "" where it did not
         self.head = GENESIS
-        self.hashes: list[bytes] = []  # of every entry
-        self.signatures: list[bytes] = []  # beside every entry
+        self._count = 0
+        self.hashes = Hashes()  # of every entry
         self.totals = Running()  # spent over all learners, by entry; `total` in all
+        self._total = Tally()
         self.keys: list[tuple[int, bytes]] = []  # (index, public key): from that entry on, this key signs
         self.starts: list[int] = []  # starts, handovers: indices of START and HANDOVER entries
         self.handovers: list[int] = []
+        self.marked = -1  # index of the newest of both; -1 where there is none
         self.terms = ""  # what the charges mean; "" before the first START
         self.unexplained = -1  # index of the first RESERVE entry before any terms; -1 where there is none
         self.data: list[tuple[int, str]] = []  # (index, name) of the snapshots of records that were served
         self.plug_ins: list[tuple[int, str]] = []  # (index, `written_plug_ins`) of the packages of others in use
         self.studies: dict[Key, Study] = {}  # by learner's key and identity
-        self.requests: dict[bytes, Effect] = {}  # digest of a request that took effect -> what it made
-        self.charges: list[Charge] = []  # in order
+        self.requests = Effects()  # what each request made that took effect
         self.purses = Purses()  # what each learner spent
         # what each key was charged, by the records served then
-        self.cells: defaultdict[Cell, Running] = defaultdict(Running)
+        self.cells: defaultdict[Cell, Tally] = defaultdict(Tally)
+        # by cell, what the queries that were charged cost under integral privacy
+        self.integrals: defaultdict[Cell, Tally] = defaultdict(Tally)
         self.under: defaultdict[Cell, Fraction] = defaultdict(Fraction)  # what was charged less than it costs, by cell
         # by cell, what was charged on a condition, by that condition
         self.provisos: defaultdict[Cell, dict[str, Fraction]] = defaultdict(dict)
@@ -321,8 +325,8 @@ class Replayed:
         self.branches: list[Branch] = []  # what was lost before that, each as far as it is known
         # all of it, each with the index of the RESUME entry that restored what it proves
         self.admitted: list[tuple[BranchTrace, int]] = []
-        self._owed: dict[bytes, Effect] = {}
-        self._owed_charges: dict[bytes, Effect] = {}
+        self._owed: dict[bytes, int] = {}  # numbers of requests, by digest
+        self._owed_charges: dict[bytes, int] = {}
         self._signers: set[bytes] = set()
         self._decisions: dict[bytes, ReadEntry] = {}
         self._read_under: dict[bytes, tuple[str, str, str]] = {}
@@ -348,7 +352,7 @@ class Replayed:
 
     def __len__(self) -> int:
         """Number of entries that belong to the chain."""
-        return len(self.hashes)
+        return self._count
 
     @property
     def curator(self) -> bytes:
@@ -371,16 +375,21 @@ class Replayed:
     @property
     def total(self) -> Fraction:
         """The amount spent over all learners."""
-        return self.totals.total
+        return self._total.total or ZERO
+
+    @property
+    def charges(self) -> Charges:
+        """All charges, in order."""
+        return self.requests.charges
 
     def signer_of(self, index: int) -> bytes:
         """Return the public key that signs an entry; empty if no entry names one."""
         place = bisect_right(self.keys, index, key=itemgetter(0))
         return self.keys[place - 1][1] if place else b""
 
-    def feed(self, body: bytes, signature: bytes) -> bool:
+    def feed(self, body: bytes) -> bool:
         """Take the next entry; return whether it belongs to the chain. A broken rule is only a finding."""
-        place = len(self.hashes)
+        place = self._count
         try:
             entry = read_entry(body)
         except LedgerCorruptError:
@@ -402,7 +411,7 @@ class Replayed:
             self.findings.add(place, f"ledger entry {place} ({entry.kind}) {complaint}")
         self.head = entry_hash(body)
         self.hashes.append(self.head)
-        self.signatures.append(signature)
+        self._count += 1
         return True
 
     def _open(self, entry: ReadEntry) -> str:
@@ -415,6 +424,7 @@ class Replayed:
         changed = self.terms not in ("", entry.note)
         self.terms = self.terms or entry.note
         self.starts.append(entry.index)
+        self.marked = entry.index
         return "starts under other terms than the ledger's" if changed else ""
 
     def _serve(self, entry: ReadEntry) -> str:
@@ -471,32 +481,40 @@ class Replayed:
         study = self.studies.get((entry.learner, entry.study))
         if study is None:
             return "charges a study that was never reserved"
-        amount = amount_of(entry.amount)
-        if not 1 <= entry.sequence <= len(study.shape.places):
+        amount, shape = amount_of(entry.amount), study.shape
+        if not 1 <= entry.sequence <= len(shape.places):
             return "charges a query that is not in the plan"
-        due = self.remarks.due(study, *study.shape.places[entry.sequence - 1])
-        complaint = self._complaint_of_charge(entry, study, amount, due) or self.remarks.take(
+        query, turn = shape.places[entry.sequence - 1]
+        due = self.remarks.due(study, query, turn)
+        complaint = self._complaint_of_charge(entry, study, query, amount, due) or self.remarks.take(
             entry, study, self._signers
         )
-        if entry.request in self.requests:
+        if entry.request in self.requests.numbers:
             return complaint or "repeats a request that took effect before"
         study.state = ENDED if study.state == ENDED else ASKED
         if study.versions[-1] != self._version:
             study.versions = (*(study.versions if study.sequence else ()), self._version)
         study.sequence, study.last = entry.sequence, entry.request
-        study.charge(*study.shape.places[entry.sequence - 1], amount)
-        self.cells[entry.learner, self._version].add(entry.index, amount)
+        study.charge(query, turn, amount)
+        cell = entry.learner, self._version
+        self.cells[cell].add(amount)
+        self._total.add(amount)
         self.totals.add(entry.index, amount)
         self.purses.spend(entry.learner, amount, entry.index)
-        self.charges.append(Charge(entry.index, study, entry.sequence, amount, amount if due is None else due))
-        if amount and (proviso := study.shape.provisos[study.shape.places[entry.sequence - 1][0]]):
-            under = self.provisos[entry.learner, self._version]
+        if (amount or due) and study.begin(query):
+            self.integrals[cell].add(shape.integrals[query])
+        if amount and (proviso := shape.provisos[query]):
+            under = self.provisos[cell]
             under[proviso] = plus(under.get(proviso, ZERO), amount)
-        self._take_effect(entry, study, amount)
+        number = self._take_effect(entry, study, amount)
+        if due is not None and due is not amount and due != amount:
+            self.requests.is_due(number, due)
         return complaint
 
-    def _complaint_of_charge(self, entry: ReadEntry, study: Study, amount: Fraction, due: Fraction | None) -> str:
-        reserved = study.left_for(study.shape.places[entry.sequence - 1][0])
+    def _complaint_of_charge(
+        self, entry: ReadEntry, study: Study, query: int, amount: Fraction, due: Fraction | None
+    ) -> str:
+        reserved = study.left_for(query)
         if amount is not reserved and amount > reserved:
             return f"charges {as_text(amount)} for a query for which {as_text(reserved)} was reserved"
         if due is not None and amount is not due and amount != due:
@@ -515,25 +533,26 @@ class Replayed:
         return "charges while the curator is halted" if self.halted else ""
 
     def _answered(self, entry: ReadEntry) -> str:
-        effect = self._owed.get(entry.request)
-        if effect is None or (effect.study.learner, effect.study.study) != (entry.learner, entry.study):
+        number = self._owed.get(entry.request)
+        study = None if number is None else self.requests.studies[number]
+        if number is None or study is None or study.learner != entry.learner or study.study != entry.study:
             return "answers what was not asked, or was answered before"
-        if effect.sequence != entry.sequence:
+        if self.requests.sequences[number] != entry.sequence:
             return "answers under another sequence than was asked"
         del self._owed[entry.request]
         self._owed_charges.pop(entry.request, None)
-        effect.answered, effect.reply = entry.index, entry.reply
-        effect.state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
-        study = effect.study
-        complaint = self.remarks.hear(entry, effect)
-        study.stored.append(effect)
+        state_size = entry.state_size if isinstance(entry, ReadStatefulEntry) else None
+        self.requests.answer(number, entry.index, entry.reply, state_size)
+        charged = self.requests.is_charge(number)
+        complaint = self.remarks.hear(entry, study, charged=charged)
+        study.stored.append(number)
         if study.state == ASKED and study.last == entry.request:
             study.state = OPEN
         if not isinstance(entry, ReadStatefulEntry):
             return complaint
-        if effect.kind is not EntryKind.CHARGE:
+        if not charged:
             return "keeps a state where no query is answered"
-        kind = study.shape.kinds[study.shape.places[effect.sequence - 1][0]]
+        kind = study.shape.kinds[study.shape.places[entry.sequence - 1][0]]
         study.states[kind] = (entry.index, entry.state)
         return complaint
 
@@ -560,9 +579,9 @@ class Replayed:
         study = self.studies.get((entry.learner, entry.study))
         if study is None or study.state != ENDED or not study.stored:
             return "evicts replies that are not kept, or still needed"
-        for effect in study.stored:
-            effect.evicted = True
-        study.stored, study.states = [], {}
+        for number in study.stored:
+            self.requests.evict(number)
+        study.stored, study.states = array("I"), {}
         return ""
 
     def _halt(self, entry: ReadEntry) -> str:
@@ -571,7 +590,7 @@ class Replayed:
             self.suspects.append(BranchTrace.of(entry, entry.suspect))
             self.stops.append(entry.index)
             for request in self._owed_charges:
-                self._owed.pop(request).lost = True
+                self.requests.lose(self._owed.pop(request))
             self._owed_charges = {}
         return ""
 
@@ -587,6 +606,7 @@ class Replayed:
             self.restored[key] = plus(self.restored.get(key, ZERO), share if key != NOBODY else ZERO)
         self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
         self.totals.add(entry.index, amount)
+        self._total.add(amount)
         was, self.halted = self.halted, False
         self.admitted += [(trace, entry.index) for trace in self.suspects]
         self.suspects = []
@@ -608,6 +628,7 @@ class Replayed:
 
     def _handover(self, entry: ReadEntry) -> str:
         self.handovers.append(entry.index)
+        self.marked = entry.index
         had_it = entry.learner == NOBODY or entry.learner in self._signers
         self.keys.append((entry.index + 1, entry.learner))
         self._signers.add(entry.learner)
@@ -626,11 +647,12 @@ class Replayed:
         open_again = entry.kind is EntryKind.DECLINE or entry.at >= before.expires_at or differs
         return "" if before.kind is EntryKind.APPROVE and open_again else "decides again on what was decided"
 
-    def _take_effect(self, entry: ReadEntry, study: Study, amount: Fraction) -> None:
-        effect = Effect(entry.index, entry.kind, study, entry.sequence, amount, study.spent)
-        self.requests[entry.request] = self._owed[entry.request] = effect
+    def _take_effect(self, entry: ReadEntry, study: Study, amount: Fraction) -> int:
+        number = self.requests.add(entry.request, entry.index, entry.kind, study, entry.sequence, amount)
+        self._owed[entry.request] = number
         if entry.kind is EntryKind.CHARGE:
-            self._owed_charges[entry.request] = effect
+            self._owed_charges[entry.request] = number
+        return number
 
 
 def _misplaced(place: int, index: int) -> str:

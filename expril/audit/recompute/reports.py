@@ -6,7 +6,7 @@ may ask, and compares these with cards and ledgers.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from expril.audit.kinds import AUDITED_KINDS
-from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
+from expril.audit.recompute.effects import Charge
+from expril.audit.recompute.entries import ZERO, Study, as_text
 from expril.audit.recompute.replay import Replayed
 from expril.audit.recompute.sums import add, bound_text
 from expril.audit.recompute.verdicts import TranscriptVerdict, learner_names
@@ -430,7 +431,7 @@ def _spent_on(replayed: Replayed, exchange: TranscriptVerdict) -> Fraction:
     return ZERO if study is None else study.spent
 
 
-def _spent_by_round(charges: Sequence[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
+def _spent_by_round(charges: Iterable[Charge], names: Mapping[bytes, str]) -> list[BudgetPoint]:
     """Return what each learner had spent after each query, by a ledger's charges. Studies' queries are numbered on.
 
     `names`: the learners' names by public key; other learners are named "".

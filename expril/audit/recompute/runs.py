@@ -17,7 +17,8 @@ import msgspec
 from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.bounds import Cards, not_private
 from expril.audit.recompute.deployed import TOLD, check_deployed, is_deployed
-from expril.audit.recompute.entries import ZERO, Effect, Remarks, as_text
+from expril.audit.recompute.effects import Effect
+from expril.audit.recompute.entries import ZERO, Remarks, as_text
 from expril.audit.recompute.ledger import Tick, audit_ledger, digest_of, listed_files
 from expril.audit.recompute.receipts import differing
 from expril.audit.recompute.replay import Replayed

@@ -5,15 +5,14 @@ There the first charge counts the whole query, at the cost that its kind gives. 
 none. So is an amount that a steward entered after a halt, since nobody knows what it was charged for.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.entries import ZERO, Charge, Study, as_text
+from expril.audit.recompute.entries import ZERO, Study, as_text
 from expril.audit.recompute.replay import Replayed
 from protocol.envelopes import LABEL
 from protocol.messages import NOBODY
@@ -144,8 +143,10 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
     private = replayed.label == LABEL
     rows: dict[tuple[str, str], Sum] = {}
 
+    unit = replayed.unit
+
     def of(who: str, version: str) -> Sum:
-        return rows.setdefault((who, version), Sum(curator, world, replayed.unit, who, (), version))
+        return rows.setdefault((who, version), Sum(curator, world, unit, who, (), version))
 
     def name(key: bytes) -> str:
         return NOBODYS if key == NOBODY else replayed.purses.name_of(key) or names.get(key) or key.hex()[:16]
@@ -158,7 +159,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         for version in study.versions if replayed.data else ():
             of(name(learner), version or UNNAMED).accept(study, bound)
             of("", version or UNNAMED).accept(study, bound)
-    charged = {cell: amounts.total for cell, amounts in replayed.cells.items()}
+    charged = {cell: amounts.total or ZERO for cell, amounts in replayed.cells.items()}
     for amounts_by_cell in (charged, replayed.under):
         for (learner, version), amount in amounts_by_cell.items():
             for who in ("", name(learner)):
@@ -187,11 +188,11 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
 
 def _integrate(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
     """Add to each row the cost of its queries under integral privacy."""
-    for query in spent_on_queries(replayed.charges, replayed.data):
-        for who in ("", name(query.learner)):
-            of(who, "").integrate(query.amount)
+    for (learner, version), costs in replayed.integrals.items():
+        for who in ("", name(learner)):
+            of(who, "").integrate(costs.total)
             if replayed.data:
-                of(who, query.version or UNNAMED).integrate(query.amount)
+                of(who, version or UNNAMED).integrate(costs.total)
 
 
 def _provide(replayed: Replayed, name: Callable[[bytes], str], of: Callable[[str, str], Sum]) -> None:
@@ -226,14 +227,6 @@ INFINITE = "infinite"
 UNKNOWN = "unknown"
 
 
-class Spent(NamedTuple):
-    """A query that was charged."""
-
-    learner: bytes  # the key that asked
-    version: str  # of the records served then; "" where none was named
-    amount: Fraction | None  # exact; None is infinite
-
-
 def bound_text(amount: Fraction | None) -> str:
     """Return an amount as exact text, or "unknown"."""
     return UNKNOWN if amount is None else as_text(amount)
@@ -247,20 +240,3 @@ def add(amount: Fraction | None, other: Fraction | None) -> Fraction | None:
 def as_words(amount: Fraction | None) -> str:
     """Return an amount as exact text, or "infinite"."""
     return INFINITE if amount is None else as_text(amount)
-
-
-def spent_on_queries(charges: Iterable[Charge], data: list[tuple[int, str]]) -> Iterator[Spent]:
-    """Yield once each query that was charged, or should have been.
-
-    `charges`: a ledger's charges, in order. `data`: for each change of the records, the entry's index and their new
-    name.
-    """
-    starts = [index for index, _ in data]
-    begun: set[tuple[int, int]] = set()
-    for charge in charges:
-        shape = charge.study.shape
-        query = shape.places[charge.sequence - 1][0]
-        if (charge.amount or charge.due) and (charge.study.index, query) not in begun:
-            begun.add((charge.study.index, query))
-            place = bisect_right(starts, charge.entry) - 1
-            yield Spent(charge.study.learner, data[place][1] if place >= 0 else "", shape.integrals[query])
