@@ -28,7 +28,7 @@ NAMES = (
     "audit_histories",
     "deployment",
     "timing",
-    "noise_shares",
+    "noise",
     "sample",
     "statistic",
     "secure_sum",

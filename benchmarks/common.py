@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise
+from curator_node.mechanisms import ExactNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
@@ -197,7 +197,7 @@ class Bench:
 
     site: Site
     dataset: PrivateDataset
-    noise: OpenDPNoise
+    noise: ExactNoise
 
 
 def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Bench:
@@ -210,7 +210,7 @@ def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np
         learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),),
         cache_bytes=2**24,
     )
-    key, noise = SigningKey.generate(), OpenDPNoise()
+    key, noise = SigningKey.generate(), ExactNoise()
     dataset = hold_records(frame, steward_of(schema_of(attributes), records), policy, key)
     site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), clock=lambda: NOW, noise=noise)
     return Bench(site, dataset, noise)

@@ -1,7 +1,7 @@
 """A round over TLS with three curators on loopback: our daemons and learner, beside stock Flower, in one run.
 
 Ours: a SuperLink with TLS and node authentication, `expril curator serve` for each curator, a learner who asks one
-question a round of all three: signatures, counting, OpenDP's noise and a ledger on disk included. Stock: the same kind
+question a round of all three: signatures, counting, exact noise and a ledger on disk included. Stock: the same kind
 of SuperLink, `flower-supernode` for each node, and a ServerApp that sends each node as many bytes and gets as many back
 by `send_and_receive`, which its ClientApp does at once. They run one after the other, stock Flower first: at the same
 time it would take our processors, since it starts a process for each message. Then the same questions over

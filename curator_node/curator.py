@@ -211,11 +211,13 @@ class Curator:
 
         Raises:
             ConfigurationError: a curator could not be made with this policy; or its answers would be private in another
-                way; or it names other plug-ins; or it newly allows a method that is private only up to some number of
-                records. In the last three cases the curator must be started anew.
+                way; or it names other plug-ins or another source of noise; or it newly allows a method that is private
+                only up to some number of records. In all but the first case the curator must be started anew.
         """
         if policy.plug_ins != self.policy.plug_ins:
             raise ConfigurationError("plug-ins are loaded when the curator starts; stop it, start it")
+        if policy.noise != self.policy.noise:
+            raise ConfigurationError("the source of noise is chosen when the curator starts; stop it, start it")
         terms = settled_terms(policy, self._kinds, self._noise)
         bounds = partial(record_bounds, answerers=self._answerers)
         if bounds(terms.limits).keys() - bounds(self._terms.limits).keys():

@@ -1,34 +1,27 @@
-"""Sources of noise. This is the curator's only file that imports OpenDP; a simulation may pass its own `NoiseSource`.
+"""Sources of noise: the interface, and the exact one that a curator has unless its steward chooses OpenDP's.
 
-Scales arrive as exact rationals. OpenDP takes floats, and gets the smallest float64 not below the rational, so the true
-loss never exceeds the claim. The nearest float may lie below, as for 1000/3.
+A simulation may pass its own `NoiseSource`. Scales arrive as exact rationals, and are drawn at exactly.
 """
 
-import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_laplace, make_noisy_max
-from opendp.measures import max_divergence
-from opendp.metrics import l1_distance, linf_distance
-from opendp.mod import enable_features
 
-from curator_node.exact_draws import draw_shares
+from curator_node.exact_draws import digits_of, draw_choice, draw_laplace, draw_shares
 from protocol.noise import DiscreteLaplace, NoisyMax
 
-enable_features("contrib")
+FINE = 2**32
+"""Steps a scale of the grid on which continuous noise is drawn."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """The answer that noise is drawn for. OpenDP ignores it, but a seeded source must not."""
+    """The answer that noise is drawn for. Only a seeded source looks at it."""
 
     learner: str  # its name in the policy
     study: int  # ordinal of the learner's study at this curator, from 0
@@ -84,8 +77,8 @@ class NoiseSource(Protocol):
         """
 
 
-class OpenDPNoise:
-    """Exact discrete Laplace noise of OpenDP, and shares of such noise, from the operating system's generator."""
+class ExactNoise:
+    """Exact noise in whole numbers, from the operating system's generator (`exact_draws`)."""
 
     seeded = False
 
@@ -96,75 +89,46 @@ class OpenDPNoise:
         law: DiscreteLaplace,
         stamp: Stamp,  # noqa: ARG002
     ) -> NDArray[np.int64]:
-        """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        return np.array(checked_mechanism(l1, law)([int(value) for value in exact]), np.int64)
+        """See `NoiseSource`. Sums are cut off at the ends of 64 bits. Raises as `check_loss` does."""
+        check_loss(l1, law)
+        return cut_off_sum(exact, draw_laplace(exact.size, law.scale))
 
     def laplace_shares(self, size: int, law: DiscreteLaplace, parts: int, stamp: Stamp) -> NDArray[np.int64]:  # noqa: ARG002
-        """See `NoiseSource`. OpenDP has no such noise: it is drawn by `exact_draws`, just as exactly."""
+        """See `NoiseSource`."""
         return draw_shares(size, law.scale, parts)
 
     def laplace(self, size: int, scale: Fraction, stamp: Stamp) -> NDArray[np.float64]:  # noqa: ARG002
-        """See `NoiseSource`."""
-        domain = vector_domain(atom_domain(T=float, nan=False))
-        mechanism = make_laplace(domain, l1_distance(T=float), scale=float_not_below(scale))
-        return np.array(mechanism([0.0] * size))
+        """See `NoiseSource`. It is discrete Laplace noise on a grid of 2^-32 of the scale."""
+        return draw_laplace(size, Fraction(FINE)).astype(np.float64) * (float(scale) / FINE)
 
     def choose(self, scores: NDArray[np.int64], moved: int, law: NoisyMax, stamp: Stamp) -> int:  # noqa: ARG002
-        """See `NoiseSource`. Raises ArithmeticError where OpenDP's own map disagrees with our cost."""
-        return int(checked_choice(moved, law)([int(score) for score in scores]))
+        """See `NoiseSource`. Raises as `check_loss` does."""
+        check_loss(moved, law)
+        return draw_choice(scores, law.scale)
 
     def randomness(self, stamp: Stamp) -> Callable[[int], bytes]:  # noqa: ARG002
         """See `NoiseSource`."""
         return secrets.token_bytes
 
 
-@lru_cache(maxsize=256)
-def discrete_laplace_mechanism(law: DiscreteLaplace) -> Any:
-    """OpenDP's measurement on int64 vectors in L1 distance."""
-    domain = vector_domain(atom_domain(T="i64"))
-    return make_laplace(domain, l1_distance(T="i64"), scale=float_not_below(law.scale))
+def check_loss(moved: int, law: DiscreteLaplace | NoisyMax) -> None:
+    """Compare the loss that is claimed with the rate of the table that is drawn from.
 
-
-@lru_cache(maxsize=256)
-def checked_mechanism(l1: int, law: DiscreteLaplace) -> Any:
-    """`discrete_laplace_mechanism`, after its loss was compared with ours; raises as `check_loss` does."""
-    mechanism = discrete_laplace_mechanism(law)
-    check_loss(mechanism.map(d_in=l1), l1, law)
-    return mechanism
-
-
-@lru_cache(maxsize=256)
-def noisy_max_mechanism(law: NoisyMax) -> Any:
-    """OpenDP's measurement on int64 scores, which a unit moves up or down, or all of them one way ("monotonic")."""
-    domain, metric = vector_domain(atom_domain(T="i64")), linf_distance(T="i64", monotonic=law.one_way)
-    return make_noisy_max(domain, metric, max_divergence(), scale=float_not_below(law.scale))
-
-
-@lru_cache(maxsize=256)
-def checked_choice(moved: int, law: NoisyMax) -> Any:
-    """`noisy_max_mechanism`, after its loss was compared with ours; raises as `check_loss` does."""
-    mechanism = noisy_max_mechanism(law)
-    check_loss(mechanism.map(d_in=moved), moved, law)
-    return mechanism
-
-
-def float_not_below(value: Fraction) -> float:
-    """The smallest float64 that is not below a positive rational."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def check_loss(mapped: float, moved: int, law: DiscreteLaplace | NoisyMax) -> None:
-    """Cross-check OpenDP's privacy map against the law's exact loss.
-
-    The map is an upper bound for the float scale in use, so it must not be below the true loss at that scale, and may
-    exceed our claim only by rounding.
+    A chance falls by a factor of exp(-rate) from one number to the next, so a move by `moved` changes it by at most
+    exp(rate moved). A choice loses twice that, unless all scores move in one direction.
 
     Raises:
-        ArithmeticError: the map is below the true loss, or exceeds the claim by more; nothing may be released.
+        ArithmeticError: they differ; nothing may be released.
     """
-    claim = law.loss(moved)
-    true_loss = replace(law, scale=Fraction(float_not_below(law.scale))).loss(moved)
-    bound = Fraction(mapped)
-    if not true_loss <= claim or not true_loss <= bound <= claim * (1 + Fraction(1, 2**40)):
-        raise ArithmeticError("the noise library's privacy map disagrees with the exact cost")
+    rate = digits_of(law.scale, signed=isinstance(law, DiscreteLaplace))[0].rate
+    if law.loss(moved) != rate * moved * (2 if isinstance(law, NoisyMax) and not law.one_way else 1):
+        raise ArithmeticError("the table of the noise disagrees with the exact cost")
+
+
+def cut_off_sum(exact: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(k,) sums, each moved to the nearest end of 64 bits if it lies beyond."""
+    sums = exact + noise
+    beyond = np.flatnonzero(((exact ^ sums) & (noise ^ sums)) < 0)
+    ends = np.iinfo(np.int64)
+    sums[beyond] = np.where(noise[beyond] < 0, ends.min, ends.max)
+    return sums

@@ -144,6 +144,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 * 1024 * 1024  # most memory for encoded workloads
     # packages of others whose query kinds and partitions it may use, by version and digest; nothing else is loaded
     plug_ins: Annotated[tuple[PlugIn, ...], msgspec.Meta(max_length=100)] = ()
+    # whose sampler draws the noise: ours, or OpenDP's; both draw exactly
+    noise: Literal["exact", "opendp"] = "exact"
     simulation: bool = (
         False  # True only inside a simulation: allows noise from a seed, and a simulation's `paper_ratio`
     )

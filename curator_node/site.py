@@ -41,7 +41,7 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, memory_ledger
 from curator_node.ledger.checks import CheckedLedger, check
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
-from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.mechanisms import ExactNoise, NoiseSource
 from curator_node.plug_ins import check_policy, plugged, remarks_on
 from curator_node.policy import Policy, doubts_about, read_policy
 from curator_node.records.databases import SOURCE
@@ -210,7 +210,7 @@ def open_site(
         records: another CSV, Parquet or source file; None takes the folder's.
         data: another place for the file that knows the names of records; None takes the folder's.
         clock: seconds since 1970 as an int.
-        noise: None takes OpenDP's, from the operating system's randomness.
+        noise: None takes what the policy names, from the operating system's randomness.
         answerers: of the query kinds that it can answer, by name; the policy says which of them it may.
 
     Raises:
@@ -349,7 +349,7 @@ def assemble_site(
         ledger: its durable budget.
         former: keys that it had before, the oldest first.
         clock: seconds since 1970 as an int.
-        noise: None takes OpenDP's, from the operating system's randomness.
+        noise: None takes what the policy names, from the operating system's randomness.
         entropy: n -> n random bytes, for nonces; never for noise.
         answerers: of the query kinds that it can answer, by name.
 
@@ -363,7 +363,7 @@ def assemble_site(
         keys=Keys(key, former),
         policy=policy,
         clock=clock,
-        noise=OpenDPNoise() if noise is None else noise,
+        noise=noise_of(policy) if noise is None else noise,
         entropy=entropy,
         answerers=plugged(policy, answerers),
     )
@@ -389,7 +389,7 @@ def temporary_site(
         policy: its steward's.
         key: its signing key; None makes one.
         clock: seconds since 1970 as an int.
-        noise: None takes OpenDP's.
+        noise: None takes what the policy names.
         answerers: of the query kinds that it can answer, by name.
 
     Raises:
@@ -406,6 +406,23 @@ def temporary_site(
         noise=noise,
         answerers=answerers,
     )
+
+
+def noise_of(policy: Policy) -> NoiseSource:
+    """The source of noise that a policy names.
+
+    Raises:
+        ConfigurationError: it names OpenDP, which is not installed.
+    """
+    if policy.noise == "exact":
+        return ExactNoise()
+    try:
+        from curator_node.opendp_noise import OpenDPNoise  # noqa: PLC0415 - it takes seconds to load
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            'the policy says noise = "opendp", and OpenDP is not installed: pip install opendp, or say noise = "exact"'
+        ) from error
+    return OpenDPNoise()
 
 
 @contextmanager

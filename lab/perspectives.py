@@ -1,6 +1,6 @@
 """Accuracy of the strategies of the paper's perspectives against `cells`, on the paper's problems: development seeds.
 
-The noise is OpenDP's, the curators are real and called in process.
+The noise is a curator's own, the curators are real and called in process.
 """
 
 import time

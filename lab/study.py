@@ -166,7 +166,7 @@ class Study:
     # name of an axis -> what it may hold, all by default
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 1  # of the first repeat, by default
-    noise: str | Callable[[Order], str] = "OpenDP"  # its source, in words, or an order -> them
+    noise: str | Callable[[Order], str] = "exact"  # its source, in words, or an order -> them
     width: int = 132  # columns of the widest table
     # stops an order before any work; raises ConfigurationError or DataUnavailableError
     check: Callable[[Order], None] = lambda _order: None

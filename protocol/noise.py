@@ -1,6 +1,6 @@
 """Noise laws: their privacy loss, tails and probabilities.
 
-Noise is drawn in two places. `curator_node/mechanisms.py` draws it exactly, from the operating system's generator.
+Noise is drawn in two places. `curator_node/exact_draws.py` draws it exactly, from the operating system's generator.
 `simulate` draws it in floats from a given generator, where nothing needs protection.
 """
 

@@ -1,6 +1,6 @@
 """Exact amounts: scales and costs are rationals, never floats.
 
-If a noise library wants a float, `curator_node.mechanisms` converts the scale, and rounds in favour of privacy.
+If a noise library wants a float, `curator_node.opendp_noise` converts the scale, and rounds in favour of privacy.
 """
 
 import math

@@ -70,7 +70,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             records. Values outside move to the nearer bound. None takes -1e6 to 1e6 for every number, and warns.
         levels: column -> its levels, for columns that hold categories; as public as bounds.
         source_fraction: share of the records that the learner holds, without labels.
-        noise_seed: None takes noise from the operating system through OpenDP. A number makes fits repeatable and
+        noise_seed: None takes exact noise from the operating system. A number makes fits repeatable and
             **not private**: it is for tests, and the curators' signatures say so.
 
     Attributes:

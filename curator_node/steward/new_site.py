@@ -44,6 +44,7 @@ cap = 1
 # stray_messages_per_day = 100_000  # late, repeated or not signed: they count on no learner
 # reply_bytes = 1_073_741_824   # of stored replies
 # cache_bytes = 268_435_456     # of memory, for questions that come again; read at start
+# noise = "exact"               # whose sampler draws it: "exact", our own, or "opendp"; read at start
 
 [limits]
 # multiply_adds = 50_000_000_000  # five seconds of one core

@@ -334,7 +334,7 @@ def study(sizes: Sizes) -> Study:
         short=Size(10, ("1",), {"settings": (BLOG,), "procedures": tuple(CHOICES)[:5]}, "half a minute"),
         full=Size(50, ("1", "3"), choices, "ten minutes"),
         seed=1000,
-        noise="OpenDP; the blog's is seeded",
+        noise="exact; the blog's is seeded",
         width=175,
         indent=0,
     )

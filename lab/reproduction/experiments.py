@@ -95,7 +95,7 @@ class Setup:
     ratio: float = 4.0  # records per bin over the noise's standard deviation (section 4.2)
     silent_bins: int = 16  # least bins per attribute without noise, which the ratio does not bound
     options: Options = field(default_factory=dict)  # of the strategy, beside the problem's
-    noise_seed: int | None = None  # of the curators' noise; None takes OpenDP's
+    noise_seed: int | None = None  # of the curators' noise; None takes exact noise
 
     @classmethod
     def of(cls, name: str, noise_seed: int | None = None) -> "Setup":

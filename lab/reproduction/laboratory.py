@@ -75,7 +75,7 @@ class Laboratory:
 
     The split's seed is that of the learner's networks, too. With `reweight` the learner asks the masses first (Pb. 1).
     `options` are the strategy's beside those of `StudySettings`: hidden, epochs, batch_size and others. A noise seed
-    is for debugging and comparison; without it noise is OpenDP's.
+    is for debugging and comparison; without it noise is a curator's own.
     """
 
     def __init__(

@@ -554,7 +554,7 @@ def check(order: Order) -> None:
 
 def _noise(order: Order) -> str:
     seed = order.options.get("noise_seed")
-    return "OpenDP" if seed is None else f"seed {seed}, not private"
+    return "exact" if seed is None else f"seed {seed}, not private"
 
 
 def _noise_seed(text: str) -> int:

@@ -49,7 +49,7 @@ PARTITION_ONCE = 10 * CALL_ONCE
 """Work per partition of extracting its counts from those of its group."""
 EASY_SCALE = 2
 NOISE_ONCE = 150_000
-"""Work per released number of OpenDP's exact discrete Laplace noise: 8 to 15 microseconds at scales of 2 to 2^32.
+"""Work per released number of exact noise, by the slower source, OpenDP: 8 to 15 microseconds at scales of 2 to 2^32.
 """
 SMALL_SCALE_NOISE_ONCE = 300_000
 """The same for scales from 2^-32 to 2, which reject more: up to 29 microseconds."""

@@ -274,7 +274,7 @@ class Campaign:
     seed: int  # of the first run
     jobs: int
     command: str  # as typed
-    noise: str = "OpenDP"  # its source, in words
+    noise: str = "exact"  # its source, in words
     read_versions: Callable[[], Mapping[str, str]] = dict  # as of `Finish`
 
     @contextmanager

@@ -699,9 +699,9 @@ def test_a_real_curator_passes_and_one_with_half_the_noise_is_caught():
 
 
 def test_a_broken_curator_that_is_not_caught_fails_the_check():
-    from curator_node.mechanisms import OpenDPNoise
+    from curator_node.mechanisms import ExactNoise
 
-    assert not one_run(canaries=200, error_rate=1e-9, broken=OpenDPNoise).passed
+    assert not one_run(canaries=200, error_rate=1e-9, broken=ExactNoise).passed
 
 
 def test_half_noise_is_half():

@@ -26,7 +26,7 @@ from curator_node.kinds import ANSWERERS
 from curator_node.kinds.model import MODEL
 from curator_node.kinds.sample import density_of
 from curator_node.ledger.store import MemoryStore
-from curator_node.mechanisms import OpenDPNoise, float_not_below
+from curator_node.mechanisms import ExactNoise
 from expril.audit.attack import handle_checks as checks
 from expril.audit.attack import neighbours as searching
 from expril.audit.attack.conformity import strayed_calls, strayed_copies, strayed_draws
@@ -641,7 +641,7 @@ TOY_AUDITS = {
 @pytest.mark.parametrize(("factor", "violation"), [(1, False), (Fraction(1, 2), True)])
 def test_a_kind_that_chooses_is_enumerated(factor, violation):
     answerers = {"toy": Answerer(kind_of(Fraction(factor)), choosing)}
-    result = audit_kind("toy", draws=1_000, answerers=answerers, audits=TOY_AUDITS, noise=OpenDPNoise)
+    result = audit_kind("toy", draws=1_000, answerers=answerers, audits=TOY_AUDITS, noise=ExactNoise)
     assert result.exact is not None
     assert 1 < result.exact <= 2
     assert result.violation is violation
@@ -930,7 +930,7 @@ def test_a_shift_loses_its_size_over_the_scale(scale, shift):
 @settings(max_examples=25, deadline=None)
 @given(SCALES, st.lists(st.integers(-3, 3), min_size=1, max_size=4))
 def test_a_vector_loses_its_l1_distance_and_never_more_than_the_claim(scale, moved):
-    """The scale is the one that the noise library receives: not below the stated one, and within a float of it."""
+    """Not by more than a float can tell."""
     found = loss_of_vectors(np.zeros(len(moved), np.int64), np.array(moved), [scale] * len(moved))
     claim = DiscreteLaplace(scale).loss(sum(map(abs, moved)))
     assert found.loss == pytest.approx(float(claim), rel=1e-12, abs=1e-300)
@@ -941,10 +941,11 @@ def test_a_vector_loses_its_l1_distance_and_never_more_than_the_claim(scale, mov
         assert found.passes(claim / 2)
 
 
-def test_the_drawn_scale_is_never_below_the_stated_one():
+def test_the_enumerated_loss_is_that_of_the_stated_scale():
     scale = Fraction(1000, 3)
-    assert float_not_below(scale) > float(scale)
-    assert loss_of_vectors(np.zeros(1, np.int64), np.ones(1, np.int64), [scale]).loss <= Fraction(3, 1000)
+    assert Fraction(float(scale)) < scale
+    found = loss_of_vectors(np.zeros(1, np.int64), np.ones(1, np.int64), [scale]).loss
+    assert found == pytest.approx(3 / 1000, rel=2**-52)
 
 
 def test_vectors_of_mixed_scales_add_up():

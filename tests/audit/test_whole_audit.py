@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import types
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
@@ -17,6 +19,7 @@ from scipy import stats
 from audit_results import HOSTILE, attack, audit, blog, check, control, curve, kind, laplace, spread, study
 from command_line import run as typed
 from curator_fakes import altered
+from curator_node.exact_draws import digits_of
 from curator_node.kinds import ANSWERERS
 from expril.audit import document as words
 from expril.audit.attack import calibration
@@ -38,6 +41,7 @@ from expril.audit.attack.calibration import (
     shift_pass_probability,
     suspicious_centre,
     suspicious_pairs,
+    table_check,
 )
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.kinds import AUDITS, Candidate, attack_kind, kinds_to_audit
@@ -300,10 +304,32 @@ def test_installed_noise_passes(monkeypatch):
         "noise_shares",
         "noise_choice",
         "noise_of_new_processes",
+        "noise_tables",
     ]
     for result in checks:
         assert result.passed, result
         assert result.false_alarm <= FALSE_ALARM
+
+
+@pytest.mark.parametrize("fault", ["nothing", "rate", "sign", "bound", "order"])
+def test_a_table_that_is_not_the_law_s_is_found(fault):
+    def digits(scale, *, signed):
+        table = list(digits_of(scale, signed=signed))
+        if fault == "rate" and scale == 30:
+            table[0] = replace(table[0], rate=table[0].rate * (1 + Fraction(1, 2**70)))
+        if fault == "sign":
+            table = [replace(digit, signed=False) for digit in table]
+        if fault == "bound" and scale == Fraction(1000, 3):
+            bounds = table[1].bounds(64)
+            bounds[-1] += 1
+            table[1] = types.SimpleNamespace(**vars(table[1]), bounds=lambda bits: bounds, count=1)
+        if fault == "order":
+            table = table[::-1]
+        return tuple(table)
+
+    found = table_check(digits)
+    assert found.passed == (fault == "nothing")
+    assert found.finding.startswith("Yes: all" if found.passed else "No: not at")
 
 
 @pytest.mark.family(3)

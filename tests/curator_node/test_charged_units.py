@@ -13,7 +13,8 @@ from above_threshold import at_least, below, continued, pmf, transcripts, worst_
 from curator_fakes import Clock, ZeroNoise, dataset, message_of, open_curator, opened, policy
 from curator_node.answering import CuratorQuestion
 from curator_node.kinds.holdout import COMPARISON, COUNTS, THRESHOLD
-from curator_node.mechanisms import checked_mechanism, noisy_max_mechanism
+from curator_node.mechanisms import check_loss
+from curator_node.opendp_noise import checked_mechanism, noisy_max_mechanism
 from holdouts import HOLDOUT, NO, ROWS, STAMP, YES, Scripted, asked, body, planned
 from protocol.codec import decode, encode
 from protocol.errors import RemoteProtocolError
@@ -483,7 +484,7 @@ def test_the_enumeration_has_the_answerer_s_law():
 
 
 class Checked:
-    """Adds nothing, once the map was checked; remembers each loss that the map was held against."""
+    """Adds nothing, once table and map were checked; remembers each loss that they were held against."""
 
     seeded = False
 
@@ -491,6 +492,7 @@ class Checked:
         self.losses = {}
 
     def discrete_laplace(self, exact, l1, law, stamp):
+        check_loss(l1, law)
         checked_mechanism(l1, law)
         self.losses.setdefault((stamp.sequence, stamp.part), []).append(law.loss(l1))
         return exact
@@ -511,3 +513,5 @@ def test_features_the_librarys_map_says_twice_the_charge_unless_it_is_told_that_
     told, untold = NoisyMax(Fraction(18), one_way=True), NoisyMax(Fraction(18))
     assert (noisy_max_mechanism(told).map(9), noisy_max_mechanism(untold).map(9)) == (0.5, 1.0)
     assert (told.loss(9), untold.loss(9)) == (Fraction(1, 2), 1)
+    check_loss(9, told)
+    check_loss(9, untold)

@@ -1,17 +1,20 @@
-"""Noise has the claimed law, at exact false-alarm rates; floats round against the asker; shares are drawn exactly.
+"""Noise has the claimed law, at exact false-alarm rates, ours and OpenDP's; it is drawn exactly, as its shares are.
 
 Statistical tests raise a false alarm with a probability of at most 1e-9 each, and miss what they name with one of at
 most 1e-6, both by exact laws. What no sample of a fast test could tell (shape 1/1000 from 1/1001) is enumerated.
 """
 
 import ast
+import decimal
 import hashlib
 import itertools
 import math
+import os
 import random
 import re
 import sys
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,15 +29,21 @@ from curator_fakes import Clock, ZeroNoise, dataset, key, open_curator, policy
 from curator_node import exact_draws
 from curator_node.exact_draws import (
     LEAST_SHARES,
+    LEAST_WORDS,
     MOST_PARTS,
-    MOST_ROUNDS,
-    MOST_TERM,
+    MOST_ROWS,
+    Digit,
+    digits_of,
+    draw_choice,
+    draw_laplace,
     draw_negative_binomials,
     draw_shares,
+    exponential,
 )
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import OpenDPNoise, Stamp, check_loss, discrete_laplace_mechanism, float_not_below
+from curator_node.mechanisms import ExactNoise, Stamp, check_loss, cut_off_sum
+from curator_node.opendp_noise import OpenDPNoise, check_map, discrete_laplace_mechanism, float_not_below
 from curator_node.site import assemble_site
 from expril.audit.attack.calibration import (
     FALSE_ALARM,
@@ -52,7 +61,7 @@ from expril.audit.kinds.answer_path import NoNoise
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, open_envelope
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.noise import DiscreteLaplace
+from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
 from protocol.rationals import MOST
 from simulations.seeded_noise import SeededNoise
@@ -68,15 +77,15 @@ RATIONALS = st.one_of(
 )
 
 
-def draw(scale, n=N, shift=0):
-    return (
-        OpenDPNoise().discrete_laplace(np.full(n, shift, np.int64), 1, DiscreteLaplace(Fraction(scale)), STAMP) - shift
-    )
+def draw(scale, n=N, shift=0, source=ExactNoise):
+    return source().discrete_laplace(np.full(n, shift, np.int64), 1, DiscreteLaplace(Fraction(scale)), STAMP) - shift
 
 
+@pytest.mark.family(2)
+@pytest.mark.parametrize("source", [ExactNoise, OpenDPNoise])
 @pytest.mark.parametrize("scale", SCALES)
-def test_noise_has_the_claimed_scale_and_centre(scale):
-    draws = draw(scale)
+def test_noise_has_the_claimed_scale_and_centre(scale, source):
+    draws = draw(scale, source=source)
     assert draws.dtype == np.int64
     assert not suspicious_scale(draws, scale)
     assert not suspicious_centre(draws)
@@ -130,22 +139,24 @@ def test_dependent_noise_is_noticed():
     assert suspicious_pairs(first, -np.where(np.arange(N) % 10 == 0, first, second), 30)
 
 
-def test_vectors_of_every_length_keep_their_order():
+@pytest.mark.parametrize("source", [ExactNoise, OpenDPNoise])
+def test_vectors_of_every_length_keep_their_order(source):
     exact = np.arange(0, 10**9, 10**7)
-    noisy = OpenDPNoise().discrete_laplace(exact, 1, DiscreteLaplace(Fraction(1, 50)), STAMP)
+    noisy = source().discrete_laplace(exact, 1, DiscreteLaplace(Fraction(1, 50)), STAMP)
     assert np.abs(noisy - exact).max() < 3
     law = DiscreteLaplace(Fraction(1))
-    assert OpenDPNoise().discrete_laplace(np.empty(0, np.int64), 1, law, STAMP).shape == (0,)
+    assert source().discrete_laplace(np.empty(0, np.int64), 1, law, STAMP).shape == (0,)
 
 
 @pytest.mark.slow
-def test_continuous_noise_of_paper_ratio_has_its_scale():
+@pytest.mark.parametrize("source", [ExactNoise, OpenDPNoise])
+def test_continuous_noise_of_paper_ratio_has_its_scale(source):
     """|X| / scale is Exponential(1): its sum over n draws is Gamma(n)."""
 
     def suspicious(draws, scale):
         return outside(stats.gamma(N), np.abs(draws).sum() / scale, FALSE_ALARM)
 
-    draws = OpenDPNoise().laplace(N, Fraction(30), STAMP)
+    draws = source().laplace(N, Fraction(30), STAMP)
     assert not suspicious(draws, 30)
     assert suspicious(draws, 27)
     assert suspicious(draws, 33)
@@ -180,7 +191,7 @@ def test_float_nearest_to_a_thousand_thirds_is_below_it():
 @given(st.integers(1, 10**9), RATIONALS)
 def test_library_s_map_agrees_with_the_exact_cost(l1, scale):
     law = DiscreteLaplace(scale)
-    check_loss(discrete_laplace_mechanism.__wrapped__(law).map(d_in=l1), l1, law)
+    check_map(discrete_laplace_mechanism.__wrapped__(law).map(d_in=l1), l1, law)
 
 
 @pytest.mark.parametrize("scale", [*SCALES, Fraction(7, 11), Fraction(MOST), Fraction(1, 1000)])
@@ -188,19 +199,19 @@ def test_library_s_map_agrees_with_the_exact_cost(l1, scale):
 def test_wrong_map_releases_nothing(scale, l1):
     law = DiscreteLaplace(scale)
     right = discrete_laplace_mechanism(law).map(d_in=l1)
-    check_loss(right, l1, law)
+    check_map(right, l1, law)
     for wrong in (right * (1 - 1e-9), right * (1 + 1e-9), 0.0, l1 * float(scale), right / 2, right * 2):
         if wrong == right:
             continue
         with pytest.raises(ArithmeticError):
-            check_loss(wrong, l1, law)
+            check_map(wrong, l1, law)
 
 
 def test_map_of_the_nearest_float_is_caught():
     """The loss at the nearest float of 1000/3 is above the claim; a map that knows nothing of it is below the truth."""
     law = DiscreteLaplace(Fraction(1000, 3))
     with pytest.raises(ArithmeticError):
-        check_loss(math.nextafter(float(Fraction(3, 1000)), 0) * (1 - 2**-52), 1, law)
+        check_map(math.nextafter(float(Fraction(3, 1000)), 0) * (1 - 2**-52), 1, law)
 
 
 def test_seeded_noise_is_refused_outside_a_simulation():
@@ -252,6 +263,340 @@ def test_a_curator_with_more_records_than_a_method_is_proved_for_does_not_start_
     started = open_curator(rules=with_model, records=few, answerers=table)
     started.adopt(msgspec.structs.replace(with_model, cap=2))
     started.adopt(policy())
+
+
+# --- Our noise is drawn exactly: every bound and every string of bits, and against OpenDP's.
+
+EVERY = [Fraction(1, 2**32), Fraction(1, 7), Fraction(7, 11), Fraction(3), Fraction(30), Fraction(1000, 3)]
+EVERY += [Fraction(2**32 - 5, 3), Fraction(2**32), Fraction(2**32 - 1, 2**32 - 5), Fraction(10**6 + 3, 7)]
+FINE = decimal.Context(prec=140, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+
+
+def chances_of(digit):
+    """Probability of each outcome by the definition of the law, in 140 digits: weights over their sum."""
+    with decimal.localcontext(FINE):
+        p = (-decimal.Decimal(digit.rate.numerator) / digit.rate.denominator).exp()
+        weights = [p**j for j in range(digit.size)]
+        beyond = [p**digit.size / (1 - p)] if digit.last else []
+        total = sum(weights) + sum(beyond)
+        if digit.signed:
+            weights = [weight * part / (1 + p) for weight in weights for part in (1, p)]
+        return [weight / total for weight in (*weights, *beyond)]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("scale", EVERY)
+def test_every_bound_is_the_probability_of_what_lies_below_it(scale, signed):
+    """For each outcome of each digit, to 64 and to 192 bits: the sum of all chances before it, rounded down."""
+    for digit in digits_of(scale, signed=signed):
+        chances = chances_of(digit)
+        assert len(chances) == digit.count + digit.last
+        for bits in (64, 192):
+            with decimal.localcontext(FINE):
+                # From the far end, so that no digit is lost where a sum is near 1.
+                tails = list(itertools.accumulate(reversed(chances)))[::-1]
+                expected = [2**bits - 1 - int(tail * 2**bits) for tail in tails[1:]]
+            assert digit.bounds(bits) == [0, *expected]
+
+
+def law_of(scale, value):
+    with decimal.localcontext(FINE):
+        p = (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
+        return (1 - p) / (1 + p) * p ** abs(value)
+
+
+@pytest.mark.parametrize("scale", [scale for scale in EVERY if scale > Fraction(1, 100)])
+@pytest.mark.parametrize("quantile", [0, 0.1, 0.7, 3, 20, 43])
+def test_the_digits_make_up_the_law(scale, quantile):
+    """The chances of a number's digits multiply to its probability, to 100 digits; beyond the reach, too."""
+    for value in (int(scale * Fraction(quantile)), -1 - int(scale * Fraction(quantile))):
+        code, chance = 2 * value if value >= 0 else -1 - 2 * value, decimal.Decimal(1)
+        for digit in digits_of(scale, signed=True):
+            chances = chances_of(digit)
+            code, outcome = divmod(code, digit.count)
+            with decimal.localcontext(FINE):
+                chance *= chances[outcome] * (chances[-1] ** code if digit.last else 1)
+        with decimal.localcontext(FINE):
+            assert abs(chance / law_of(scale, value) - 1) < decimal.Decimal(10) ** -100
+
+
+class Bits(exact_draws.RandomWords):
+    """Gives one word after the other, and stops where there is none."""
+
+    def __init__(self, given):
+        self.given = list(given)
+
+    def words(self, size):
+        taken, self.given = self.given[:size], self.given[size:]
+        if len(taken) < size:
+            raise EOFError
+        return np.array(taken, np.uint64)
+
+
+def tree(draw, bits, most):
+    """(number, how many words were read) of every string of words that decides one; None where `most` do not."""
+    waiting = [()]
+    while waiting:
+        given = waiting.pop()
+        source = Bits(given)
+        try:
+            yield draw(source), len(given)
+            assert not source.given, "it reads no more than it needs"
+        except EOFError:
+            if len(given) == most:
+                yield None, most
+            else:
+                waiting += [(*given, word) for word in range(2**bits)]
+
+
+@pytest.mark.parametrize(
+    ("scale", "base", "most_last", "reach", "bits", "most", "open_share"),
+    [
+        (Fraction(2, 3), 2, 2**9, 2, 5, 3, 0.01),  # one digit
+        (Fraction(5, 2), 4, 3, 1, 4, 3, 0.1),  # one, whose reach is often passed
+        (Fraction(5, 2), 2, 2, 1, 3, 4, 0.14),  # two
+        (Fraction(7), 2, 2, 1, 3, 4, 0.55),  # three
+        (Fraction(1, 9), 2, 2, 1, 5, 3, 0.001),
+    ],
+)
+def test_all_strings_of_bits_are_weighed_and_give_the_law(
+    scale, base, most_last, reach, bits, most, open_share, monkeypatch
+):
+    """The very code, with short words, small tables and a near reach: what is decided and what is open enclose P(k)."""
+    for name, value in [("WORD", bits), ("BASE", base), ("MOST_LAST", most_last), ("REACH", reach), ("LEAST_WORDS", 1)]:
+        monkeypatch.setattr(exact_draws, name, value)
+    digits = digits_of.__wrapped__(scale, signed=True)
+    decided = Counter()
+    for number, count in tree(lambda source: int(exact_draws._numbers(1, digits, source)[0]), bits, most):
+        decided[number] += Fraction(1, 2 ** (bits * count))
+    open_ = decided.pop(None)
+    assert sum(decided.values()) + open_ == 1
+    assert open_ < open_share
+    for code, chance in decided.items():
+        law = Fraction(law_of(scale, (code >> 1) ^ -(code & 1)))
+        assert chance <= law <= chance + open_
+    assert {0, 1} <= set(decided)
+
+
+@pytest.mark.parametrize("scale", [Fraction(3), Fraction(1000, 3)])
+def test_a_word_that_equals_a_bound_is_settled_by_the_next_ones(scale):
+    """At one word, at two and at three: below the bound the outcome before it, above it the one that it begins."""
+    for digit in digits_of(scale, signed=True):
+        first, second, third = ([bound % 2**64 for bound in digit.bounds(64 * words)] for words in (1, 2, 3))
+        lasts = [at for at, bound in enumerate(first) if bound not in first[at + 1 :]]
+        alone = [at for at in lasts if at and bound_alone(first, at)]
+        for at in (alone[0], alone[len(alone) // 2], alone[-1]):
+            for read, expected in [
+                ((first[at] - 1,), at - 1),
+                ((first[at] + 1,), at),
+                ((first[at], second[at] - 1), at - 1),
+                ((first[at], second[at] + 1), at),
+                ((first[at], second[at], third[at] - 1), at - 1),
+                ((first[at], second[at], third[at] + 1), at),
+            ]:
+                assert digit._read(1, Bits(read)).tolist() == [expected]
+
+
+def bound_alone(bounds, at):
+    """Whether the neighbours of a bound are far enough to have other words next to it."""
+    around = [*bounds[at - 1 : at], *bounds[at + 1 : at + 2]]
+    return all(abs(bounds[at] - other) > 2 for other in around)
+
+
+def test_several_bounds_in_one_word_are_told_apart():
+    """Far out, many outcomes share their first word: the next words say which it is."""
+    digit = digits_of(Fraction(3), signed=True)[0]
+    first, wide = digit.bounds(64), digit.bounds(192)
+    crowded = [at for at in range(1, len(first)) if first.count(first[at]) > 1]
+    assert len(crowded) > 5
+    for at in crowded:
+        given = [wide[at] >> 128, (wide[at] >> 64) % 2**64, wide[at] % 2**64]
+        assert digit._read(1, Bits([*given[:2], given[2] + 1])).tolist() == [at]
+        assert digit._read(1, Bits([*given[:2], given[2] - 1])).tolist() == [at - 1]
+
+
+@given(st.builds(Fraction, st.integers(0, 10**5), st.integers(1, 10**4)), st.integers(20, 400))
+@settings(deadline=None, max_examples=50)
+def test_exponentials_are_enclosed_tightly(rate, bits):
+    low, high = exponential(rate, bits)
+    with decimal.localcontext(decimal.Context(prec=300)):
+        true = (-decimal.Decimal(rate.numerator) / rate.denominator).exp() * 2**bits
+        assert low <= true <= high
+    assert high - low <= 2**19
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 11), Fraction(30), Fraction(10**6 + 3, 7)])
+def test_noise_of_every_scale_has_its_tails(scale):
+    draws = draw_laplace(N, scale)
+    assert not suspicious_tails(draws, scale)
+    assert not suspicious_centre(draws)
+    assert not suspicious_pairs(draws[::2], draws[1::2], scale)
+
+
+def test_noise_of_the_smallest_and_the_largest_scale():
+    assert not draw_laplace(N, Fraction(1, 2**32)).any()  # one in e^(2^32)
+    for scale in (Fraction(2**32), WIDE):
+        draws = draw_laplace(N, scale)
+        assert not suspicious_tails(draws, scale)
+        assert not suspicious_centre(draws)
+        # The lowest bits are fair coins, but for 2^-30.
+        assert not outside(stats.binom(N, 0.5), int((draws & 1).sum()), FALSE_ALARM)
+        assert not outside(stats.binom(N, 0.5), int((draws >> 9 & 1).sum()), FALSE_ALARM)
+
+
+def apart(first, second, places):
+    """Whether two samples of one size reach some place with other frequencies; false alarm 1e-9, by exact laws.
+
+    Given how many of both samples reach it, how many of the first do is hypergeometric, whatever the law is.
+    """
+    n = len(first)
+    for place in places:
+        ours, theirs = (int((np.abs(draws) >= place).sum()) for draws in (first, second))
+        if outside(stats.hypergeom(2 * n, ours + theirs, n), ours, FALSE_ALARM / len(places)):
+            return True
+    return False
+
+
+def apart_missed(n, law, other, places):
+    """Chance that `apart` misses samples of two laws: at most that they come closer, at the place that tells most."""
+    missed = []
+    for place in places:
+        laws = stats.binom(n, law.tail(place)), stats.binom(n, other.tail(place))
+        low, high = sorted(laws, key=lambda binomial: binomial.mean())
+        least, most = int(low.isf(MISSED_ALARM / 4)), int(high.ppf(MISSED_ALARM / 4))
+        found = least < most and outside(stats.hypergeom(2 * n, least + most, n), least, FALSE_ALARM / len(places))
+        missed.append(MISSED_ALARM / 2 if found else 1.0)
+    return min(missed)
+
+
+@pytest.mark.parametrize(
+    ("scale", "factor"),
+    [
+        (Fraction(30), Fraction(9, 10)),
+        *(
+            pytest.param(scale, factor, marks=pytest.mark.slow)
+            for scale in (Fraction(1, 2), Fraction(1000, 3), Fraction(2**32 - 5, 3))
+            for factor in (Fraction(9, 10), Fraction(11, 10))
+        ),
+    ],
+)
+def test_our_noise_has_the_law_of_opendp_s(scale, factor):
+    """Two samples, exact tests at 1e-9; a scale off by a tenth is missed with a chance of at most 1e-6."""
+    n = 60_000
+    law, places = DiscreteLaplace(scale), [1, *(math.ceil(scale * many) for many in (1, 2))]
+    theirs = draw(scale, n, source=OpenDPNoise)
+    assert not apart(draw(scale, n), theirs, places)
+    assert apart_missed(n, law, DiscreteLaplace(scale * factor), places) < MISSED_ALARM
+    assert apart(draw(scale * factor, n), theirs, places)
+
+
+@pytest.mark.parametrize("source", [ExactNoise, OpenDPNoise])
+def test_sums_beyond_64_bits_end_there(source):
+    """Ours as OpenDP's: a count at an end stays there under half of all noise, and never comes back at the other."""
+    ends = np.iinfo(np.int64)
+    law = DiscreteLaplace(Fraction(2**32))
+    noisy = source().discrete_laplace(np.repeat([ends.max, ends.min, ends.max - 1, 0], 300), 1, law, STAMP)
+    high, low, near, middle = noisy.reshape(4, 300)
+    far = 2**32 * 60  # passed with a probability below 1e-22
+    assert high.min() > ends.max - far
+    assert near.min() > ends.max - far
+    assert low.max() < ends.min + far
+    assert np.abs(middle).max() < far
+    for law_of_ends, at in ((high, ends.max), (low, ends.min)):
+        assert not outside(stats.binom(300, 0.5), int((law_of_ends == at).sum()), FALSE_ALARM)
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**47), 2**47))
+@settings(deadline=None, max_examples=50)
+def test_sums_are_those_of_whole_numbers_cut_off(exact, noise):
+    for first, second in [(exact, noise), (2**63 - 1, noise), (-(2**63), noise), (exact, -noise)]:
+        (total,) = cut_off_sum(np.array([first]), np.array([second])).tolist()
+        assert total == min(max(first + second, -(2**63)), 2**63 - 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, LEAST_WORDS - 1, 10**6])
+def test_vectors_of_every_size(size):
+    draws = draw_laplace(size, Fraction(30))
+    assert (draws.shape, draws.dtype) == ((size,), np.int64)
+    if size == 10**6:
+        assert not suspicious_scale(draws, 30)
+        assert not suspicious_tails(draws, 30)
+
+
+def test_draws_of_no_such_size_or_scale_are_refused():
+    with pytest.raises(ValueError, match="at least 0"):
+        draw_laplace(-1, Fraction(1))
+    for scale in (Fraction(2**32 + 1), Fraction(1, 2**32 + 1)):
+        with pytest.raises(ValueError, match="must lie in"):
+            draw_laplace(1, scale)
+    for size in (1, 100):
+        with pytest.raises(ArithmeticError, match="repeat"):
+            draw_laplace(size, Fraction(1000, 3), bytes)
+
+
+def test_each_number_takes_as_many_bytes_whatever_it_is():
+    """Time cannot tell what does not happen: 400 numbers of any scale take a word a digit, and no more."""
+    for scale in EVERY:
+        taken = []
+
+        def count(size, taken=taken):
+            taken.append(size)
+            return os.urandom(size)
+
+        draw_laplace(400, scale, count)
+        # One word in 2^52 is a bound's.
+        assert taken == [3200] * len(digits_of(scale, signed=True))
+
+
+@pytest.mark.parametrize("scores", [[3, 3, 0, -5], [0], [1, 0, 0, 6, -9], [7, 7, 7]])
+def test_one_of_those_that_pass_is_chosen_with_the_chances_of_the_law(scores):
+    """All sets that may pass, weighed: each of a set is as likely, and the sum is permute and flip's."""
+    scale = 3
+    gaps = [max(scores) - score for score in scores]
+    chances = np.zeros(len(scores))
+    for passes in itertools.product((0, 1), repeat=len(scores)):
+        chance = math.prod(
+            math.exp(-gap / scale) if each else -math.expm1(-gap / scale)
+            for gap, each in zip(gaps, passes, strict=True)
+        )
+        for index in np.flatnonzero(passes):
+            chances[index] += chance / sum(passes)
+    assert chances == pytest.approx(NoisyMax(Fraction(scale)).chances(np.array(scores)), abs=1e-13)
+
+
+def test_a_score_passes_where_its_number_reaches_the_gap(monkeypatch):
+    """At the ends of 64 bits, too; the index is any one of those that pass, by one number below how many."""
+    asked = []
+
+    def below(source, limits):
+        asked.append(limits.tolist())
+        return limits - np.uint64(1)
+
+    monkeypatch.setattr(exact_draws.RandomWords, "below", below)
+    ends = np.iinfo(np.int64)
+    for scores, numbers, chosen, passed in [
+        ([5, 3, 4], [0, 2, 0], 1, 2),
+        ([5, 3, 4], [0, 1, 1], 2, 2),
+        ([5, 3, 4], [9, 1, 0], 0, 1),
+        ([ends.min, ends.max, ends.max - 7], [2**47, 0, 7], 2, 2),
+        ([ends.min, ends.max, ends.max - 7], [2**47, 0, 6], 1, 1),
+    ]:
+        monkeypatch.setattr(exact_draws, "_geometric", lambda size, scale, source, n=numbers: np.array(n, np.uint64))
+        assert draw_choice(np.array(scores, np.int64), Fraction(3)) == chosen
+        assert asked.pop() == [passed]
+
+
+def test_a_claim_that_is_not_the_table_s_is_refused():
+    @dataclass(frozen=True)
+    class Cheap(DiscreteLaplace):
+        def loss(self, l1):
+            return super().loss(l1) * (1 - Fraction(1, 2**80))
+
+    check_loss(7, DiscreteLaplace(Fraction(1000, 3)))
+    check_loss(7, NoisyMax(Fraction(1000, 3)))
+    check_loss(7, NoisyMax(Fraction(1000, 3), one_way=True))
+    with pytest.raises(ArithmeticError, match="disagrees"):
+        check_loss(7, Cheap(Fraction(1000, 3)))
 
 
 # --- Shares of noise are drawn exactly: every decision by enumeration, and the draws by exact tests.
@@ -375,48 +720,34 @@ def test_numbers_with_different_limits_are_drawn_again_each_for_itself():
     assert source.below(limits).tolist() == [7, 9, 1, 10 % 3]
 
 
-def test_a_remainder_is_the_first_that_passes_its_coin():
-    class Coins(exact_draws.RandomWords):
-        tried = 0
-
-        def below(self, limits):
-            self.tried += limits.size
-            return np.arange(limits.size, dtype=np.uint64)
-
-        def exponential_coins(self, numerators, denominator):
-            assert denominator == 10**6
-            return numerators % 5 == 3
-
-    remainders = exact_draws._remainders(6, np.uint64(10**6), Coins(None))
-    assert remainders.tolist() == [3, 8, 13, 3, 8, 3]
-    assert exact_draws._remainders(4, np.uint64(1), Coins(None)).tolist() == [0, 0, 0, 0]
+def most_distant(digits):
+    """What the digits' largest numbers make, in Python's whole numbers: all rows but the last pass the reach."""
+    number, worth = 0, 1
+    for digit in digits:
+        number += ((MOST_ROWS if digit.last else 1) * digit.count - 1) * worth
+        worth *= digit.count
+    return number
 
 
-def test_steps_count_coins_until_one_fails():
-    class Coins(exact_draws.RandomWords):
-        left = np.array([0, 3, 1, 2])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("scale", [*SHARE_SCALES, *LARGEST, Fraction(512, 45), Fraction(513, 45), Fraction(2**17, 45)])
+def test_the_largest_numbers_fit_into_64_bits(scale, signed, monkeypatch):
+    """Below 2^48, and below 2^63 with a coin."""
+    digits, rows = digits_of(scale, signed=signed), itertools.count(1)
 
-        def exponential_coins(self, numerators, denominator):
-            assert (numerators == denominator).all()
-            passes = self.left > 0
-            self.left = self.left[passes] - 1
-            return passes
+    def largest(digit, size, source):
+        beyond = digit.last and next(rows) < MOST_ROWS
+        return np.full(size, digit.count if beyond else digit.count - 1, np.int64)
 
-    assert exact_draws._steps(4, Coins(None)).tolist() == [0, 3, 1, 2]
-
-
-@pytest.mark.parametrize("scale", [*SHARE_SCALES, *LARGEST])
-def test_the_largest_numbers_fit_into_64_bits(scale, monkeypatch):
-    """The last remainder and the most steps, against Python's whole numbers; below 2^48, and below 2^63 with a coin."""
-    top, bottom = scale.numerator, scale.denominator
-    monkeypatch.setattr(exact_draws, "_remainders", lambda size, top, source: np.full(size, top - np.uint64(1)))
-    monkeypatch.setattr(exact_draws, "_steps", lambda size, source: np.full(size, MOST_ROUNDS - 1, np.uint64))
-    numbers = exact_draws._geometric(2, scale, None)
-    assert numbers.dtype == np.uint64
-    assert numbers.tolist() == [(top - 1 + top * (MOST_ROUNDS - 1)) // bottom] * 2
+    monkeypatch.setattr(Digit, "_read", largest)
+    numbers = exact_draws._numbers(2, digits, None)
+    assert numbers.dtype == np.int64
+    assert numbers.tolist() == [most_distant(digits)] * 2
     assert numbers.max() < 2**48
     assert int(numbers.max()) * MOST_PARTS < 2**63
-    assert MOST_TERM * (MOST_ROUNDS - 1) < 2**48
+    rows = itertools.count()
+    with pytest.raises(ArithmeticError, match="repeat"):
+        exact_draws._numbers(2, digits, None)
 
 
 def laws(n, scale, parts, places):
@@ -589,7 +920,7 @@ def test_other_arguments_are_refused(size, scale, parts, text):
 
 
 def test_a_curator_s_noise_source_draws_these_shares():
-    noise, law, stamp = OpenDPNoise(), DiscreteLaplace(Fraction(30)), Stamp("ann", 0, 1)
+    noise, law, stamp = ExactNoise(), DiscreteLaplace(Fraction(30)), Stamp("ann", 0, 1)
     first, second = (noise.laplace_shares(200, law, 3, stamp) for _ in range(2))
     assert (first.shape, first.dtype) == ((200,), np.int64)
     assert not np.array_equal(first, second)  # equal with a chance below 1e-60
@@ -621,14 +952,15 @@ SAMPLER = (exact_draws.__file__,)
 def test_the_sampler_names_no_float():
     nodes = [node for file in SAMPLER for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))]
     used = {name for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for name in _imported(node)}
-    assert used == {"os", "collections.abc", "fractions", "numpy", "numpy.typing"}
+    tools = {"bisect", "dataclasses", "functools", "itertools"}
+    assert used == tools | {"os", "collections.abc", "fractions", "numpy", "numpy.typing"}
     numpy = {
         node.attr
         for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "np"
     }
-    integer_functions = {"arange", "bool_", "concatenate", "divmod", "empty", "flatnonzero"}
-    assert numpy == integer_functions | {"frombuffer", "full", "int64", "ones", "uint64", "zeros"}
+    integer_functions = {"arange", "array", "bool_", "divmod", "flatnonzero", "searchsorted"}
+    assert numpy == integer_functions | {"frombuffer", "full", "int64", "uint64", "zeros"}
     for node in nodes:
         assert not isinstance(node, ast.Div)
         assert not (isinstance(node, ast.Constant) and isinstance(node.value, float | complex))

@@ -6,7 +6,9 @@ Each test is named after what somebody might do with them.
 
 import itertools
 import logging
+import types
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
@@ -17,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_attacks import header, proposal, query
 
-import curator_node.mechanisms
 import curator_node.policy
 from at_length import also_at_length
 from curator_fakes import (
@@ -35,6 +36,7 @@ from curator_fakes import (
     policy,
     steward_file,
 )
+from curator_node import mechanisms, opendp_noise
 from curator_node.admission import Meter, PendingRequest, caps_of
 from curator_node.ledger.store import MemoryStore
 from curator_node.policy import EnrolledKey, EnrolledLearner, LearnerPolicy, Policy, read_policy
@@ -508,7 +510,7 @@ def word(ledger, rules, clock, *, approve=True):
     ledger.decide_on(first.key, first.pending.request, clock(), approve=approve, cost=cost, until=clock() + 10**6)
 
 
-# --- Two last checks whose absence no other test would feel: the noise library's own map, and keys of small order.
+# --- Two last checks whose absence no other test would feel: the loss of the noise, and keys of small order.
 
 
 class Misreported:
@@ -526,47 +528,78 @@ class Misreported:
         return self.inner(exact)
 
 
+def misreport_library(factor, monkeypatch):
+    """OpenDP's noise with a map that is wrong by a factor; all mechanisms that are made of it."""
+    real, made = opendp_noise.discrete_laplace_mechanism, []
+
+    def misreported(law):
+        made.append(Misreported(real(law), factor))
+        return made[-1]
+
+    # What was found in order once is not asked again, in this process.
+    monkeypatch.setattr(opendp_noise, "checked_mechanism", opendp_noise.checked_mechanism.__wrapped__)
+    monkeypatch.setattr(opendp_noise, "discrete_laplace_mechanism", misreported)
+    return made
+
+
+def misreport_table(factor, monkeypatch):
+    """Our own noise with a table whose rate is wrong by a factor; all looks at it."""
+    real, drawn, made = mechanisms.digits_of, mechanisms.draw_laplace, []
+
+    def misreported(scale, *, signed):
+        first, *others = real(scale, signed=signed)
+        made.append(types.SimpleNamespace(drawn=0))
+        return (replace(first, rate=first.rate * Fraction(factor)), *others)
+
+    def draw(size, scale):
+        for each in made:
+            each.drawn += 1
+        return drawn(size, scale)
+
+    monkeypatch.setattr(mechanisms, "digits_of", misreported)
+    monkeypatch.setattr(mechanisms, "draw_laplace", draw)
+    return made
+
+
 @pytest.mark.parametrize("factor", [0.5, 1 - 2**-30, 1 + 2**-30, 2.0])
-def test_nothing_is_released_where_the_noise_library_s_map_disagrees(factor, monkeypatch, caplog):
-    """Charged, pending and unavailable; once the library is put right the same bytes are answered, charged once."""
+@pytest.mark.parametrize(
+    ("source", "misreport"), [(opendp_noise.OpenDPNoise, misreport_library), (mechanisms.ExactNoise, misreport_table)]
+)
+def test_nothing_is_released_where_the_loss_of_the_noise_is_not_the_charge(
+    factor, source, misreport, monkeypatch, caplog
+):
+    """Charged, pending and unavailable; once the noise is put right the same bytes are answered, charged once."""
     caplog.set_level(logging.ERROR)
-    real = curator_node.mechanisms.discrete_laplace_mechanism
-    mechanisms = []
-
-    def misreported(scale):
-        mechanisms.append(Misreported(real(scale), factor))
-        return mechanisms[-1]
-
-    curator = open_curator()
+    curator = open_curator(noise=source())
     learner = opened(curator, plan=plan_of(30, 30))
     request = learner.session.query("counts", mass_body(), NOW)
-    # What was found in order once is not asked again, in this process.
-    monkeypatch.setattr(
-        curator_node.mechanisms, "checked_mechanism", curator_node.mechanisms.checked_mechanism.__wrapped__
-    )
-    monkeypatch.setattr(curator_node.mechanisms, "discrete_laplace_mechanism", misreported)
-    for _ in range(3):
-        refusal = message_of(curator.handle(request))
-        assert isinstance(refusal, Refusal)
-        assert (refusal.code, refusal.final) == (RefusalCode.UNAVAILABLE, False)
-        assert refusal.recipient in (NOBODY, key("ann").public)
-    assert len(mechanisms) == 3, "the answer path does ask this mechanism"
-    assert not any(mechanism.drawn for mechanism in mechanisms), "not even drawn"
-    assert curator._ledger.account.total_spent == Fraction(1, 30)
-    assert list(curator._ledger.account.answers.values())[1:] == [], "only the proposal was answered"
-    assert "ArithmeticError" in caplog.text
-    monkeypatch.setattr(curator_node.mechanisms, "discrete_laplace_mechanism", real)
+    with monkeypatch.context() as patch:
+        made = misreport(factor, patch)
+        for _ in range(3):
+            refusal = message_of(curator.handle(request))
+            assert isinstance(refusal, Refusal)
+            assert (refusal.code, refusal.final) == (RefusalCode.UNAVAILABLE, False)
+            assert refusal.recipient in (NOBODY, key("ann").public)
+        assert len(made) == 3, "the answer path does ask what it draws from"
+        assert not any(each.drawn for each in made), "not even drawn"
+        assert curator._ledger.account.total_spent == Fraction(1, 30)
+        assert list(curator._ledger.account.answers.values())[1:] == [], "only the proposal was answered"
+        assert "ArithmeticError" in caplog.text
     assert isinstance(message_of(curator.handle(request)), Release)
     assert curator._ledger.account.total_spent == Fraction(1, 30)
 
 
 def test_a_map_that_is_right_up_to_rounding_is_believed(monkeypatch):
     """Power: what refuses above is the size of the factor."""
-    real = curator_node.mechanisms.discrete_laplace_mechanism
-    monkeypatch.setattr(
-        curator_node.mechanisms, "discrete_laplace_mechanism", lambda scale: Misreported(real(scale), 1 + 2**-50)
-    )
-    assert isinstance(opened(open_curator()).query(), Release)
+    made = misreport_library(1 + 2**-50, monkeypatch)
+    assert isinstance(opened(open_curator(noise=opendp_noise.OpenDPNoise())).query(), Release)
+    assert [each.drawn for each in made] == [1]
+
+
+def test_a_table_of_another_rate_by_ever_so_little_is_not_believed(monkeypatch):
+    """Power: ours is compared in rationals."""
+    misreport_table(1 + Fraction(1, 2**90), monkeypatch)
+    assert isinstance(opened(open_curator(noise=mechanisms.ExactNoise())).query(), Refusal)
 
 
 P = 2**255 - 19

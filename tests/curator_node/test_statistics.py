@@ -18,7 +18,7 @@ from curator_node.kinds.statistic import class_scores
 from curator_node.kinds.statistics import quantiles
 from curator_node.kinds.statistics.estimates import FINE_STEPS, RIDGE, SPLIT, Block, block_values, estimate, solve
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
-from curator_node.mechanisms import OpenDPNoise, Stamp
+from curator_node.mechanisms import ExactNoise, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
 from expril.audit.generators.queries import counts_and_unit
@@ -499,14 +499,14 @@ def test_another_name_is_another_split_and_blocks_are_about_even():
 def test_the_curators_choice_has_the_law():
     """20,000 choices among four: a chi-square of 3 degrees above 48 has a chance of 2e-10."""
     law, scores = NoisyMax(2), np.array([0, 1, 3, 2])
-    noise = OpenDPNoise()
+    noise = ExactNoise()
     found = np.bincount([noise.choose(scores, 1, law, STAMP) for _ in range(20_000)], minlength=4)
     wanted = 20_000 * law.chances(scores)
     assert ((found - wanted) ** 2 / wanted).sum() < 48
 
 
 def test_raw_bytes_are_fresh_and_a_seeds_are_not():
-    noise = OpenDPNoise()
+    noise = ExactNoise()
     assert len({noise.randomness(STAMP)(16) for _ in range(3)}) == 3
     seeded = [SeededNoise(1, "basel").randomness(STAMP)(16) for _ in range(2)]
     assert seeded[0] == seeded[1] != SeededNoise(2, "basel").randomness(STAMP)(16)

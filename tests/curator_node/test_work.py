@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from at_length import also_at_length
 from curator_fakes import ATTRIBUTES, ROWS, ZeroNoise, numbers, open_curator, opened, plan_of, release_of
-from curator_node.mechanisms import OpenDPNoise, Stamp
+from curator_node.mechanisms import ExactNoise, Stamp
 from curator_node.records import workloads
 from curator_node.records.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
 from expril.audit.generators.values import partitions_of, schemas
@@ -104,7 +104,7 @@ def test_the_estimate_is_never_below_the_products_comparisons_and_noisy_numbers(
     per_record = sum(products(part, schema) for part in (*body.partitions, body.hypothesis))
     cells = sum(partition.cell_count(schema) for partition in body.partitions)
     numbers = cells * RELEASE_KINDS[release].columns(schema)
-    # OpenDP draws a number in no less than 5 microseconds on any machine we know: 50,000 of the unit.
+    # OpenDP, the slower source, draws a number in no less than 5 microseconds on any machine we know.
     least = size * per_record + 50_000 * numbers
     assert COUNTS.work(Question(planned(release, len(body.partitions)), body, schema), size) >= least
 
@@ -184,7 +184,7 @@ def test_an_answer_has_at_most_the_stated_bytes():
     body = CountsBody((FeatureBins("x", tuple(np.linspace(0, 1, 69_998))),), Constant(1))
     query = planned("error_correct")
 
-    class Silent(OpenDPNoise):
+    class Silent(ExactNoise):
         def discrete_laplace(self, exact, l1, law, stamp):
             return exact
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
 
-from curator_node.mechanisms import OpenDPNoise, Stamp
+from curator_node.mechanisms import ExactNoise, Stamp
 from expril.audit.attack.calibration import FALSE_ALARM, MISSED_ALARM, outside, suspicious_centre, suspicious_scale
 from protocol.noise import DiscreteLaplace, NoisyMax
 from protocol.noise_shares import LaplaceShares
@@ -198,7 +198,7 @@ PLACES = [(Fraction(1, 2), (1, 2)), (Fraction(3), (1, 3, 9)), (Fraction(30), (1,
 
 
 def by_the_curator(law, n):
-    return OpenDPNoise().discrete_laplace(np.zeros(n, np.int64), 1, law, Stamp("ann", 0, 1))
+    return ExactNoise().discrete_laplace(np.zeros(n, np.int64), 1, law, Stamp("ann", 0, 1))
 
 
 def by_a_simulation(law, n):

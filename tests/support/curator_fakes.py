@@ -19,7 +19,7 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger import Ledger, create_ledger
 from curator_node.ledger.marks import MemoryMark
 from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
-from curator_node.mechanisms import OpenDPNoise
+from curator_node.mechanisms import ExactNoise
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset, StewardWarning
 from curator_node.records.schema_file import SchemaFile
@@ -105,8 +105,8 @@ class ZeroNoise:
         return np.random.default_rng(0).bytes
 
 
-class CountingNoise(OpenDPNoise):
-    """OpenDP's noise, and how often it was drawn."""
+class CountingNoise(ExactNoise):
+    """A curator's own noise, and how often it was drawn."""
 
     def __init__(self):
         self.draws = 0

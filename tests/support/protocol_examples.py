@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from curator_node.mechanisms import float_not_below
+from curator_node.opendp_noise import float_not_below
 from protocol.codec import encode
 from protocol.envelopes import (
     LABEL,

@@ -51,7 +51,7 @@ PINNED = {
         "curator_node/ledger/migrations/versions/r0001_as_expril_0_2.py",
         "curator_node/ledger/migrations/versions/r0002_held_proposals.py",
     },
-    "opendp": {"curator_node/mechanisms.py", "lab/peers/marginals.py", "lab/peers/opendp_releases.py"},
+    "opendp": {"curator_node/opendp_noise.py", "lab/peers/marginals.py", "lab/peers/opendp_releases.py"},
     "torch": {
         "learner_node/models/label_model/cell_networks.py",
         "learner_node/models/networks.py",

@@ -44,7 +44,7 @@ from curator_node.admission import caps_of
 from curator_node.ledger import Ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.store import DatabaseStore, LedgerUnavailableError, MemoryStore, sqlite_url
-from curator_node.mechanisms import OpenDPNoise
+from curator_node.mechanisms import ExactNoise
 from limits_told import limits_with
 from protocol.codec import decode, encode
 from protocol.envelopes import NOT_PRIVATE_LABEL, Envelope, open_envelope, open_receipt, seal, verify
@@ -1137,7 +1137,7 @@ def assert_no_canary(replies, caplog, capsys):
 def test_no_private_value_or_exception_text_leaves_the_curator(part, caplog, capsys, monkeypatch):
     caplog.set_level(logging.DEBUG)
     records = canary_dataset()
-    noise = OpenDPNoise()
+    noise = ExactNoise()
     if part == "noise":
         noise = Bomb()
     if part == "records":

@@ -28,7 +28,7 @@ from curator_node.ledger.checks import check
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore, MemoryStore, sqlite_url
 from curator_node.ledger.studies import StudyKey, state_key
-from curator_node.mechanisms import OpenDPNoise
+from curator_node.mechanisms import ExactNoise
 from curator_node.policy import read_policy
 from learner_node.kinds import READERS
 from learner_node.study.federation import Federation
@@ -137,7 +137,7 @@ def test_a_toy_query_shares_a_plan_with_counts_and_an_earlier_query_is_not_its_p
 
 
 def test_turns_come_in_order_and_a_repeat_is_the_same_answer():
-    curator = toy_curator(noise=OpenDPNoise())
+    curator = toy_curator(noise=ExactNoise())
     asker = Asker(curator)
     early = asker.ask(GO_ON)
     assert (early.code, early.field) == (RefusalCode.BAD_QUERY, "body.above")
@@ -457,9 +457,9 @@ import sys
 from pathlib import Path
 from curator_fakes import key
 from curator_node.ledger.places import open_ledger_file
-from curator_node.mechanisms import OpenDPNoise
+from curator_node.mechanisms import ExactNoise
 from toy.curators import toy_curator
-curator = toy_curator(ledger=open_ledger_file(Path(sys.argv[1]), key("basel")), noise=OpenDPNoise())
+curator = toy_curator(ledger=open_ledger_file(Path(sys.argv[1]), key("basel")), noise=ExactNoise())
 print("ready", flush=True)
 for line in sys.stdin:
     print(curator.handle(bytes.fromhex(line)).hex(), flush=True)

@@ -4,23 +4,28 @@ X has P(k) = (1 - p) / (1 + p) * p^|k|, p = exp(-1/scale). Of n independent draw
 the number N of non-zero draws is Binomial(n, 2p / (1 + p)); given N, the sum of |X| - 1 over those draws is
 NegativeBinomial(N, 1 - p), and the number of positive draws is Binomial(N, 1/2), whatever their sizes.
 
-`choice_check` tests noisy choices likewise, by exact binomial tests of how often each index is chosen.
+`choice_check` tests noisy choices likewise, by exact binomial tests of how often each index is chosen. `table_check`
+draws nothing: it compares the tables that a curator draws from with the law, to the last bit.
 """
 
+import decimal
 import math
 import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from decimal import Decimal
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from curator_node.exact_draws import Digit, digits_of
+from curator_node.mechanisms import ExactNoise, NoiseSource, Stamp
 from expril.audit.results import Check
 from protocol.errors import ConfigurationError
 from protocol.noise import DiscreteLaplace, NoisyMax
@@ -175,7 +180,7 @@ def shared_pass_probability(n: int, scale: Fraction, alarm: float = FALSE_ALARM)
     return _passes(truth, law, alarm / len(TAILS) / 2)
 
 
-def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ...]:
+def calibrate(noise: Callable[[], NoiseSource] = ExactNoise) -> tuple[Check, ...]:
     """Test the installed noise: scale, centre, tails, independence, shares, choices, first values of new processes.
 
     Each check fails for correct noise with a chance of at most 1e-9, computed from the exact laws above.
@@ -184,7 +189,7 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
     source = noise()
     draws = {scale: _draw(source, DRAWS, scale) for scale in SCALES}
     again = {scale: _draw(source, DRAWS, scale) for scale in SCALES}
-    scales = ", ".join(map(str, SCALES))
+    scales = _listed(SCALES)
     return (
         _check(
             "noise_scale",
@@ -218,10 +223,58 @@ def calibrate(noise: Callable[[], NoiseSource] = OpenDPNoise) -> tuple[Check, ..
         ),
         choice_check(noise),
         first_values(noise),
+        *((table_check(),) if noise is ExactNoise else ()),
     )
 
 
-def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
+def table_check(digits: Callable[..., tuple[Digit, ...]] = digits_of) -> Check:
+    """Compare each bound of the tables that a curator draws from with the sum of the chances below it, to 64 bits.
+
+    `digits`: makes the tables of a scale.
+    """
+    scales = (*SCALES, WIDE, Fraction(1, 7))
+    tables = {(scale, signed): digits(scale, signed=signed) for scale in scales for signed in (False, True)}
+    wrong = [scale for (scale, signed), table in tables.items() if _strange_table(table, scale, signed)]
+    compared = sum(digit.count for table in tables.values() for digit in table)
+    return Check(
+        name="noise_tables",
+        question=f"Is each bound of the tables that noise is read from right to 64 bits, at {_listed(scales)}?",
+        finding=f"No: not at {_listed(dict.fromkeys(wrong))}." if wrong else f"Yes: all {compared} bounds are.",
+        false_alarm=0.0,
+        power="any other law at these scales: always",
+        passed=not wrong,
+    )
+
+
+def _listed(scales: Iterable[Fraction]) -> str:
+    return ", ".join(map(str, scales))
+
+
+def _strange_table(table: tuple[Digit, ...], scale: Fraction, signed: bool) -> bool:
+    """Whether digits of these laws do not make up a number of that scale, or a bound of theirs is wrong."""
+    rate = 1 / scale
+    for place, digit in enumerate(table):
+        last, sign = place == len(table) - 1, signed and not place
+        if (digit.rate, digit.last, digit.signed) != (rate, last, sign) or digit.bounds(64) != _bounds_of(digit):
+            return True
+        rate *= digit.size
+    return False
+
+
+def _bounds_of(digit: Digit) -> list[int]:
+    """What a digit's bounds must be, from the definition of its law in 80 digits."""
+    with decimal.localcontext(decimal.Context(prec=80, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
+        p = (-Decimal(digit.rate.numerator) / digit.rate.denominator).exp()
+        weights = [p**j for j in range(digit.size)]
+        total = sum(weights, p**digit.size / (1 - p) if digit.last else Decimal(0))
+        if digit.signed:
+            weights = [weight * part / (1 + p) for weight in weights for part in (1, p)]
+        # Summed from the far end: no digit is lost where the chances below are close to 1.
+        tails = list(accumulate(reversed([*weights[1:], p**digit.size / (1 - p)] if digit.last else weights[1:])))
+        return [0, *(2**64 - 1 - int(tail / total * 2**64) for tail in reversed(tails))]
+
+
+def first_values(noise: Callable[[], NoiseSource] = ExactNoise) -> Check:
     """Check that new processes, and forks of this one, begin with noise of their own.
 
     A generator whose state a fork copies would repeat its values. The values are compared place by place between all
@@ -230,7 +283,7 @@ def first_values(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
     source = noise()
     _draw(source, 1, WIDE)  # so that a generator in memory has a state to be copied
     rows = [_draw(source, FIRST_VALUES, WIDE).tolist(), *_of_forked(FORKED, noise)]
-    rows += _of_fresh(FRESH) if noise is OpenDPNoise else []
+    rows += _of_fresh(FRESH) if noise is ExactNoise else []
     repeated = sum(
         first == second
         for place, values in enumerate(rows)
@@ -273,9 +326,9 @@ def _of_fresh(number: int) -> list[list[int]]:
     """Return the first values of so many new processes, with the installed noise."""
     code = (
         "import numpy as np; from fractions import Fraction; from protocol.noise import DiscreteLaplace; "
-        "from curator_node.mechanisms import OpenDPNoise, Stamp; "
+        "from curator_node.mechanisms import ExactNoise, Stamp; "
         f"law = DiscreteLaplace(Fraction({WIDE.numerator})); zeros = np.zeros({FIRST_VALUES}, np.int64); "
-        "print(*OpenDPNoise().discrete_laplace(zeros, 1, law, Stamp('auditor', 0, 1)))"
+        "print(*ExactNoise().discrete_laplace(zeros, 1, law, Stamp('auditor', 0, 1)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     children = [
@@ -357,7 +410,7 @@ FAULTY = Fraction(6, 5)
 """The check notices a scale that is too wide or too narrow by this factor."""
 
 
-def choice_check(noise: Callable[[], NoiseSource] = OpenDPNoise) -> Check:
+def choice_check(noise: Callable[[], NoiseSource] = ExactNoise) -> Check:
     """Check how often each index of a few scores is chosen against its exact probability."""
     source = noise()
     choices = [source.choose(SCORES, 1, LAW, _STAMP) for _ in range(CHOICES)]

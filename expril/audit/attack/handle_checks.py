@@ -15,7 +15,7 @@ from curator_node.answering import Answered, Answerer, CuratorQuestion
 from curator_node.curator import Curator
 from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.mechanisms import ExactNoise, NoiseSource
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.site import assemble_site
@@ -139,7 +139,7 @@ def serve(example: Example, units: tuple[Unit, ...], answerers: Mapping[str, Ans
     )
     served: list[Served] = []
     for key in keys:
-        dataset, noise = dataset_of(((plain_record(example.schema),),) if served else units, example), OpenDPNoise()
+        dataset, noise = dataset_of(((plain_record(example.schema),),) if served else units, example), ExactNoise()
         site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), noise=noise, answerers=answerers)
         served.append(Served(site.identity, site.curator, dataset, noise))
     kinds = Kinds(*(answerer.kind for answerer in answerers.values()))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from curator_node.answering import Answerer
 from curator_node.kinds import ANSWERERS
-from curator_node.mechanisms import NoiseSource, OpenDPNoise
+from curator_node.mechanisms import ExactNoise, NoiseSource
 from expril.audit.attack.conformity import strayed_calls, strayed_copies, strayed_draws
 from expril.audit.attack.event_search import choose_event
 from expril.audit.attack.game import breaks, play
@@ -126,7 +126,7 @@ def attack_kind(
     error_rate: float = ERROR_RATE,
     answerers: Mapping[str, Answerer] = ANSWERERS,
     audits: Audits = AUDITS,
-    noise: Callable[[], NoiseSource] = OpenDPNoise,
+    noise: Callable[[], NoiseSource] = ExactNoise,
     seed: int = 1,
 ) -> tuple[KindResult, Candidate | None]:
     """Attack one thing that a registered kind releases, and compute its exact loss on the attacked data sets.

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from curator_node.answering import Answerer
-from curator_node.mechanisms import checked_choice, checked_mechanism
 from curator_node.records.dataset import PrivateDataset
 from expril.audit.attack.conformity import strayed_calls, strayed_draws
 from expril.audit.attack.kinds import miscounted, unanswered
@@ -271,6 +270,8 @@ def cost(subject: KindSubject) -> str:
 
 def _losses(noise: ScriptedNoise) -> Fraction | None:
     """The loss of all calls by their stated sensitivities; None where a law is a sampler's own, or of shares."""
+    from curator_node.opendp_noise import checked_choice, checked_mechanism  # noqa: PLC0415 - it takes seconds to load
+
     total = Fraction(0)
     for name, _, _, moved, law, *_ in (call for call in noise.calls if len(call) == 6):
         (checked_mechanism if name == "discrete_laplace" else checked_choice)(moved, law)

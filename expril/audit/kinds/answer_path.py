@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator_node.answering import Answerer, CuratorQuestion, Seat
-from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from curator_node.mechanisms import ExactNoise, NoiseSource, Stamp
 from curator_node.records.dataset import PrivateDataset
 from expril.audit.kinds.invented import Neighbours, Unit, dataset_of, plain_record, table_of
 from expril.audit.kinds.kind_audit import Asking, AuditQuery, Case, Example, Handed, Lead, Observation, Trace
@@ -152,7 +152,7 @@ class AnswerPath:
     example: Example  # the question
     copies: int = 1  # how often one call asks it
     # what makes its noise, for each call; a curator's own unless a control says otherwise
-    noise: Callable[[], NoiseSource] = OpenDPNoise
+    noise: Callable[[], NoiseSource] = ExactNoise
     hold: Hold = dataset_of  # what holds its records
     entropy: Callable[[int], bytes] = secrets.token_bytes  # where keys come from that curators make for one query
 

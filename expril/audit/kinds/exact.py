@@ -5,8 +5,7 @@ A kind's auditor's half states the law of what is released on one set of records
 part in it.
 
 The losses of independent numbers of a vector add up: the largest log ratio of two joint probabilities is the sum of
-each number's largest. The enumerated law is that of the noise library: discrete Laplace of the smallest float64 scale
-that is not below the stated one. Of a choice by whole scores, all possible choices are enumerated.
+each number's largest. Of a choice by whole scores, all possible choices are enumerated.
 
 Noise may be drawn in h shares, of which colluders know some. A share is the difference of two negative binomials of
 shape 1/h (`protocol.noise_shares`). The shapes of independent shares add up, so s unknown shares have shape s/h
@@ -27,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import float_not_below
 from expril.audit.kinds.answer_path import AnswerPath
 from expril.audit.kinds.invented import Neighbours
 from expril.audit.kinds.kind_audit import Cells, Enumerated, Handed, KindAudit, Law
@@ -368,15 +366,11 @@ def _chances_about_0(law: DiscreteLaplace | LaplaceShares) -> tuple[int, NDArray
 
 
 def loss_of_noise(law: DiscreteLaplace | LaplaceShares, shift: int) -> Enumerated:
-    """Return the loss of a whole number with this noise, between two inputs that differ by `shift`.
-
-    Of discrete Laplace noise the scale is the one that the noise library receives.
-    """
+    """Return the loss of a whole number with this noise, between two inputs that differ by `shift`."""
     if isinstance(law, LaplaceShares):
         return loss_of_shares(law.scale, law.shape, shift)
-    scale = Fraction(float_not_below(law.scale))
-    loss = loss_of_shift(laplace_table(scale, shift), shift)
-    return Enumerated.alike(loss_by_definition(scale, shift), loss.worst, loss.beyond)
+    loss = loss_of_shift(laplace_table(law.scale, shift), shift)
+    return Enumerated.alike(loss_by_definition(law.scale, shift), loss.worst, loss.beyond)
 
 
 def loss_of_vectors(first: NDArray[np.int64], second: NDArray[np.int64], scales: Sequence[Fraction]) -> Enumerated:
@@ -401,18 +395,17 @@ def hinted_loss(first: Scores, second: Scores, law: NoisyMax) -> float:
 
 
 def choice_loss(first: Scores, second: Scores, law: NoisyMax) -> Enumerated:
-    """Compute the largest loss in two ways, at the scale that the noise library receives.
+    """Compute the largest loss in two ways.
 
     Raises:
         ConfigurationError: there are too many choices to be enumerated.
     """
     if max(len(first), len(second)) > MOST_CHOICES:
         raise ConfigurationError(f"more than {MOST_CHOICES} choices cannot be enumerated; offer fewer")
-    float_scale = Fraction(float_not_below(law.scale))
-    pairs = zip(chances_by_definition(first, float_scale), chances_by_definition(second, float_scale), strict=True)
+    pairs = zip(chances_by_definition(first, law.scale), chances_by_definition(second, law.scale), strict=True)
     with decimal.localcontext(CHOICE_DIGITS):
         ratios = [float((p / q).ln()) for p, q in pairs]
-    floats = np.log(NoisyMax(float_scale).chances(first)) - np.log(NoisyMax(float_scale).chances(second))
+    floats = np.log(law.chances(first)) - np.log(law.chances(second))
     return Enumerated((max(ratios), -min(ratios)), (float(floats.max()), -float(floats.min())))
 
 

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import float_not_below
 from expril.audit.kinds.exact import DIGITS, NoisyNumbers, noise_in_cells
 from expril.audit.kinds.kind_audit import Cells, Enumerated, Handed, Law
 from protocol.kinds.holdout import PlannedHoldout
@@ -223,7 +222,7 @@ def _at_least(scale: Fraction, k: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _exact_segments(planned: PlannedHoldout, sums: Sequence[int]) -> dict[tuple[int, int], Decimal]:
-    """The table of `_segments` in decimals, at the scales that the noise library receives."""
+    """The table of `_segments` in decimals."""
     low, high = _places(planned, sums)
     centre = planned.resolution * planned.threshold
     thresholds = _Powers(planned.threshold_scale.fraction, max(high - centre, centre - low))
@@ -246,8 +245,7 @@ class _Powers:
     """Powers of q = exp(-1 / scale), from which all chances of discrete Laplace noise follow."""
 
     def __init__(self, scale: Fraction, most: int) -> None:
-        library = Fraction(float_not_below(scale))
-        decay = (-Decimal(library.denominator) / Decimal(library.numerator)).exp()
+        decay = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
         self.powers = [Decimal(1)]
         for _ in range(most + 1):
             self.powers.append(self.powers[-1] * decay)

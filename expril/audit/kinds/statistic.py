@@ -31,7 +31,7 @@ COPIES = 250
 POINTS = 8
 """Points of the grid. With more of them the loss of a choice comes closer to its claim, but takes longer."""
 SLOW = 20_000
-"""Draws of choices, which take a call of the noise library each, and of heavy-tailed noise."""
+"""Draws of choices, which take a call each, and of heavy-tailed noise."""
 _GRID = Grid(0.0, 7.0, POINTS - 1)
 _ATTRIBUTES = (
     NumericAttribute("x", 0.0, 7.0),

@@ -15,7 +15,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from curator_node.mechanisms import float_not_below
 from expril.audit.kinds.claimed_records import ClaimedRecords
 from expril.audit.kinds.exact import DIGITS, NoisyChoice, NoisyNumbers, Outcomes, chances_by_definition
 from expril.audit.kinds.kind_audit import Law
@@ -195,7 +194,6 @@ def class_scores(records: ClaimedRecords, item: Selection) -> NDArray[np.int64]:
 
 def choices_law(scores: NDArray[np.int64], count: int, law: NoisyMax) -> Outcomes:
     """The law of `count` choices without replacement, one after the other."""
-    library = Fraction(float_not_below(law.scale))
     order = np.argsort(-scores, kind="stable")  # of the choices without noise
     calls = tuple((np.delete(scores, order[:place]), law) for place in range(count))
     defined: dict[tuple[int, ...], Decimal] = {(): Decimal(1)}
@@ -206,8 +204,8 @@ def choices_law(scores: NDArray[np.int64], count: int, law: NoisyMax) -> Outcome
         for chosen, before in defined.items():
             left = [index for index in range(len(scores)) if index not in chosen]
             with decimal.localcontext(DIGITS):
-                exact = [before * chance for chance in chances_by_definition(scores[left], library)]
-            floats = NoisyMax(library).chances(scores[left])
+                exact = [before * chance for chance in chances_by_definition(scores[left], law.scale)]
+            floats = law.chances(scores[left])
             further |= {(*chosen, index): chance for index, chance in zip(left, exact, strict=True)}
             in_floats |= {(*chosen, at): tabled[chosen] * float(p) for at, p in zip(left, floats, strict=True)}
         defined, tabled = further, in_floats

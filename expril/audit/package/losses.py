@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from curator_node.kinds import ANSWERERS
-from curator_node.mechanisms import float_not_below
 from expril.audit.attack.controls.curators import PATH_CONTROLS
 from expril.audit.attack.controls.mechanisms import CONTROLS
 from expril.audit.attack.game import claimed_epsilon
@@ -191,9 +190,8 @@ def _loss_of(planned: Planned, bound: int, *, by_formula: bool) -> ExactLoss:
     shift = bound * planned.steps
     loss: float | None
     try:
-        sampled_scale = Fraction(float_not_below(scale))
         if by_formula:
-            loss = float(planned.partitions * shift / sampled_scale)
+            loss = float(planned.partitions * shift / scale)
             loss_row = msgspec.structs.replace(loss_row, how=FORMULA)
         else:
             zero, moved = np.zeros(1, dtype=np.int64), np.full(1, shift, dtype=np.int64)

@@ -246,9 +246,10 @@ def pyramid_rows(facts: PackageFacts) -> tuple[Row, ...]:
         ),
         Row(
             ALGORITHMS,
-            "Is the noise library one that others review?",
-            MET,
-            "It is OpenDP. It is tested here, and not proven.",
+            "Is the noise drawn by a library that others review?",
+            PART,
+            "By default it is drawn by this software: proven in docs/explanation/exact-noise.md, enumerated and tested "
+            "here. A policy may name OpenDP instead, which others review.",
             _MECHANISM,
         ),
         Row(

@@ -28,7 +28,7 @@ from curator_node.kinds.samples.learning import Density
 from curator_node.kinds.statistics.estimates import SPLIT, block_values, grid_counts
 from curator_node.kinds.statistics.heavy_tails import draw_rounded
 from curator_node.kinds.statistics.quantiles import quantile
-from curator_node.mechanisms import NoiseSource, OpenDPNoise, Stamp
+from curator_node.mechanisms import ExactNoise, NoiseSource, Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
 from expril.audit.kinds import AUDITED_KINDS
@@ -95,7 +95,7 @@ class QuickNoise:
         return self.generator.bytes
 
 
-class HalfNoise(OpenDPNoise):
+class HalfNoise(ExactNoise):
     """A curator's own noise with half the scale that was charged for: the control of `canaries`."""
 
     def discrete_laplace(

@@ -1,7 +1,9 @@
-"""Shares of noise: what one costs, beside the simplest exact sampler of the same law and beside OpenDP's whole noise.
+"""Noise: what a number of ours costs beside OpenDP's vector call; what a share of noise costs; what their time tells.
 
-The simplest one is rejection: of geometric numbers k it keeps those that pass the coins (j - 1 + r) / j, j = 1 .. k,
-which turns their law into the negative binomial of shape r; one number at a time, in Python's integers.
+Whole noise and choices are compared with OpenDP's, in turn: the same question to both sources, for several scales and
+sizes of the vector. Shares are compared with the simplest exact sampler of the same law. It is rejection: of geometric
+numbers k it keeps those that pass the coins (j - 1 + r) / j, j = 1 .. k, which turns their law into the negative
+binomial of shape r; one number at a time, in Python's integers.
 All times are processor time: one thread draws, and waits for nothing.
 """
 
@@ -14,14 +16,18 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.common import Result, at_most, median, spread
-from curator_node.exact_draws import draw_shares
-from curator_node.mechanisms import OpenDPNoise, Stamp
-from protocol.noise import DiscreteLaplace
+from curator_node.exact_draws import digits_of, draw_laplace, draw_shares
+from curator_node.mechanisms import ExactNoise, NoiseSource, Stamp
+from curator_node.opendp_noise import OpenDPNoise
+from protocol.noise import DiscreteLaplace, NoisyMax
 
 SIZE, REPEATS = 1000, 9
 SCALES = (Fraction(1, 2**32), Fraction(1, 7), Fraction(1), Fraction(30), Fraction(1000, 3), Fraction(10**6), 2**32)
 PARTS = (1, 2, 8, 50, 1000)
 LIMIT = 20
+WHOLE = (Fraction(1, 2), Fraction(3), Fraction(30), Fraction(1000, 3), Fraction(10**6), Fraction(2**32))
+SIZES = (1, 100, 10_000)
+A_THIRD = 1 / 3
 REJECTED = ((Fraction(30), 8, 50), (Fraction(1000, 3), 8, 10), (Fraction(30), 50, 50))
 """Scale, parts and how many shares one measurement of the rejection sampler draws."""
 STAMP = Stamp("benchmark", 0, 1)
@@ -29,7 +35,69 @@ STAMP = Stamp("benchmark", 0, 1)
 
 def run() -> list[Result]:
     """See the module."""
-    return [*_shares(), *_beside_rejection(), *_beside_whole_noise(), *_what_time_tells()]
+    return [
+        *_whole(),
+        *_choices(),
+        *_tables(),
+        *_shares(),
+        *_beside_rejection(),
+        *_beside_whole_noise(),
+        *_what_time_tells(),
+    ]
+
+
+def _whole() -> list[Result]:
+    rows = []
+    for scale in WHOLE:
+        for size in SIZES:
+            ours, theirs = _interleaved([_asking(each, scale, size) for each in (ExactNoise(), OpenDPNoise())], REPEATS)
+            rows.append(
+                at_most(
+                    f"a number of noise over OpenDP's vector call, scale {_text(scale)}, {size} at once",
+                    min(ours) / min(theirs),
+                    A_THIRD,
+                    "times",
+                    note=f"{min(ours) / size * 1e6:.3g} us over {min(theirs) / size * 1e6:.3g} us a number",
+                )
+            )
+    return rows
+
+
+def _asking(source: NoiseSource, scale: Fraction, size: int) -> Callable[[], object]:
+    """So many calls of a source that they can be timed; the time of one is that of all."""
+    zeros, law = np.zeros(size, np.int64), DiscreteLaplace(scale)
+    return lambda: source.discrete_laplace(zeros, 1, law, STAMP)
+
+
+def _choices() -> list[Result]:
+    rows, law = [], NoisyMax(Fraction(30))
+    for size in (5, 1_000):
+        scores = np.arange(size)
+
+        def choose(source: NoiseSource, scores: np.ndarray = scores) -> Callable[[], object]:
+            return lambda: source.choose(scores, 1, law, STAMP)
+
+        ours, theirs = _interleaved([choose(ExactNoise()), choose(OpenDPNoise())], REPEATS)
+        note = f"{min(ours) * 1e6:.3g} us over {min(theirs) * 1e6:.3g} us"
+        rows.append(Result(f"a choice among {size} over OpenDP's", min(ours) / min(theirs), "times", note=note))
+    return rows
+
+
+def _tables() -> list[Result]:
+    """The first draw of a scale makes its tables."""
+    slowest = 0.0
+    for scale in WHOLE:
+
+        def first(scale: Fraction = scale) -> object:
+            digits_of.cache_clear()
+            return draw_laplace(1, scale)
+
+        slowest = max(slowest, min(_seconds(first) for _ in range(REPEATS)))
+    return [Result("the first draw of a scale, the slowest of six", slowest * 1e3, "ms", note="later ones find tables")]
+
+
+def _text(scale: Fraction | int) -> str:
+    return "2^-32" if scale < Fraction(1, 100) else "2^32" if scale == 2**32 else str(scale)
 
 
 def _drawing(scale: Fraction | int, parts: int, size: int = SIZE) -> Callable[[], object]:
@@ -65,9 +133,10 @@ def _shares() -> list[Result]:
         )
     ]
     for scale, durations in times_of.items():
-        text = "2^-32" if scale < Fraction(1, 100) else "2^32" if scale == 2**32 else str(scale)
         note = f"median over 1, 2, 8, 50 and 1000 parts; {REPEATS} repeats each"
-        rows.append(Result(f"a share, scale {text}", median(durations), "us", spread=spread(durations), note=note))
+        rows.append(
+            Result(f"a share, scale {_text(scale)}", median(durations), "us", spread=spread(durations), note=note)
+        )
     return rows
 
 
@@ -133,19 +202,24 @@ def _beside_whole_noise() -> list[Result]:
 
 def _what_time_tells() -> list[Result]:
     rows = []
-    for size, draws in ((1, 3000), (SIZE, 600)):
+    for name, size, draws, draw in (
+        ("number of noise", 1, 3000, lambda size: draw_laplace(size, Fraction(30))),
+        ("numbers of noise", SIZE, 600, lambda size: draw_laplace(size, Fraction(30))),
+        ("share", 1, 3000, lambda size: draw_shares(size, Fraction(30), 8)),
+        ("shares", SIZE, 600, lambda size: draw_shares(size, Fraction(30), 8)),
+    ):
         sizes, times = [], []
         for _ in range(draws):
-            start = time.perf_counter()
-            values = draw_shares(size, Fraction(30), 8)
-            times.append(time.perf_counter() - start)
+            start = time.thread_time_ns()
+            values = draw(size)
+            times.append(time.thread_time_ns() - start)
             sizes.append(int(np.abs(values).sum()))
         rows.append(
             Result(
-                f"rank correlation of the time and the size of {size} shares",
+                f"rank correlation of the time and the size of {size} {name}",
                 float(stats.spearmanr(times, sizes).statistic),
                 "",
-                note=f"{draws} draws at scale 30 with 8 parts; by chance it stays below {3 / draws**0.5:.2f}",
+                note=f"{draws} draws at scale 30, shares of 8 parts; by chance it stays below {3 / draws**0.5:.2f}",
             )
         )
     return rows
