@@ -5,6 +5,7 @@ The signature covers the payload's bytes as sent, so there is no canonical form 
 
 import hashlib
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -181,7 +182,14 @@ def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:
     An envelope signs three parts, the first of which is a label. A statement has four, and the first is no label, so
     neither passes for the other. `is_signed` checks the signature.
     """
-    return encode_parts(b"expril/2 statement", label.encode(), type_name.encode(), payload)
+    return _before_statement(label, type_name, len(payload)) + payload
+
+
+@lru_cache(maxsize=64)
+def _before_statement(label: str, type_name: str, length: int) -> bytes:
+    """The bytes of a statement that precede its payload of this length."""
+    parts = encode_parts(b"expril/2 statement", label.encode(), type_name.encode())
+    return parts + length.to_bytes(8, "big")
 
 
 def open_receipt(data: bytes, curator: bytes, *, label: str = LABEL) -> Receipt:

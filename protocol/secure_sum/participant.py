@@ -170,7 +170,7 @@ def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tupl
     place = joined.index(state.index)
     holders, threshold = graph.holders(place), graph.threshold(place)
     points = [node + 1 for node in holders]
-    dealt = [shamir.split(secret, points, threshold, entropy) for secret in (state.masking, state.seed)]
+    dealt = shamir.split_each((state.masking, state.seed), points, threshold, entropy)
     parts = {joined[node]: keys + seeds for node, keys, seeds in zip(holders, *dealt, strict=True)}
     others = [cards[node] for node in graph.neighbours(place)]
     agreed = masks.exchange(state.sealing, [card.sealing for _, card in others])
@@ -283,11 +283,11 @@ def check_opening(
 
 def reveal(state: State) -> Relayed:
     """(dealer, share) of a survivor's self mask, or of the mask key of any other dealer. The state is then spent."""
-    among = set(state.survivors)
+    among, dealers = set(state.survivors), set(state.dealers)
     return tuple(
         (index, pair[shamir.SHARE :] if index in among else pair[: shamir.SHARE])
         for index, pair in state.shares
-        if index in state.dealers
+        if index in dealers
     )
 
 

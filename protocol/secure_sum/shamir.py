@@ -11,6 +11,8 @@ from itertools import accumulate, combinations
 from math import comb, prod
 from operator import mul
 
+import numpy as np
+
 SECRET = 32
 """Bytes of a secret."""
 SHARE = 33
@@ -20,6 +22,11 @@ P = 2**256 + 297
 MOST_POINTS = 2**16
 TRIES = 1024
 """Most subsets of shares that `recover` tries."""
+
+_MANY = 2000
+"""Points times threshold from which many values at once are faster than one by one."""
+_WORD, _WORDS = 32, 9
+"""Bits of a word, and words of a number below P: eight, and one for its last bit and for what carries leave."""
 
 _SPARE = 8 * SHARE - P.bit_length()  # bits of 33 bytes beyond those of P
 
@@ -36,13 +43,26 @@ def split(secret: bytes, points: Sequence[int], threshold: int, entropy: Callabl
     Raises:
         ValueError: an argument is out of range.
     """
-    if len(secret) != SECRET:
-        raise ValueError(f"a secret has {SECRET} bytes, this one {len(secret)}")
+    return split_each((secret,), points, threshold, entropy)[0]
+
+
+def split_each(
+    secrets: Sequence[bytes], points: Sequence[int], threshold: int, entropy: Callable[[int], bytes]
+) -> list[list[bytes]]:
+    """As `split`, of several secrets over the same points: one list of shares a secret."""
+    for secret in secrets:
+        if len(secret) != SECRET:
+            raise ValueError(f"a secret has {SECRET} bytes, this one {len(secret)}")
     _check_points(points)
     if not 1 <= threshold <= len(points):
         raise ValueError(f"a threshold of {threshold} does not suit {len(points)} shares")
-    polynomial = [int.from_bytes(secret), *_coefficients(threshold - 1, entropy)]
-    return [_value(polynomial, point).to_bytes(SHARE) for point in points]
+    polynomials = [[int.from_bytes(secret), *_coefficients(threshold - 1, entropy)] for secret in secrets]
+    values = (
+        _values(polynomials, points)
+        if threshold * len(points) >= _MANY
+        else [[_value(polynomial, point) for point in points] for polynomial in polynomials]
+    )
+    return [[value.to_bytes(SHARE) for value in row] for row in values]
 
 
 class Combiner:
@@ -173,6 +193,47 @@ def _value(polynomial: Sequence[int], point: int) -> int:
     return total % P
 
 
+def _values(polynomials: Sequence[Sequence[int]], points: Sequence[int]) -> list[list[int]]:
+    """Values of polynomials with equally many coefficients, at least one, at points: one list a polynomial.
+
+    Horner's rule runs on all of them at once, in 32-bit words of which each lies in 63 bits and a sign. Carries are
+    left alone while the points' powers stay below 2^28, and then passed on by one word each, which keeps every word
+    below 2^34. What leaves the last word comes back modulo P.
+    """
+    span = 28 // max(points).bit_length()
+    mask = 2**_WORD - 1
+    numbers = b"".join(
+        [number.to_bytes(4 * _WORDS, "little") for row in zip(*polynomials, strict=True) for number in row]
+    )
+    words = np.frombuffer(numbers, "<u4").reshape(-1, len(polynomials), _WORDS, 1).swapaxes(1, 2).astype(np.int64)
+    factors = np.array(points, np.int64)
+    total = np.zeros((_WORDS, len(polynomials), len(points)), np.int64)
+    carries = np.empty_like(total)
+
+    def carry() -> None:
+        np.right_shift(total, _WORD, out=carries)
+        np.bitwise_and(total, mask, out=total)
+        total[1:] += carries[:-1]
+        folded = carries[-1] * (P - 2**256)  # 2^(32 * 9) is -297 * 2^32 modulo P
+        total[1] -= folded & mask
+        total[2] -= folded >> _WORD
+
+    for power in reversed(range(len(words))):
+        np.multiply(total, factors, out=total)
+        np.add(total, words[power], out=total)
+        if power % span == 0:
+            carry()
+    for place in range(_WORDS - 1):
+        total[place + 1] += total[place] >> _WORD
+        total[place] &= mask
+    low, size = total[:-1].transpose(1, 2, 0).astype("<u4").tobytes(), 4 * (_WORDS - 1)
+    values = [
+        (int.from_bytes(low[place * size : (place + 1) * size], "little") + (top << 8 * size)) % P
+        for place, top in enumerate(total[-1].ravel().tolist())
+    ]
+    return [values[at : at + len(points)] for at in range(0, len(values), len(points))]
+
+
 def _minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
     longer = [0] * max(len(left), len(right))
     for power, number in enumerate(left):
@@ -222,7 +283,12 @@ def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
 
     Products over small differences are reduced once, and one inversion modulo P serves all (Montgomery 1987).
     """
-    bottoms = [prod([other - point for other in points if other != point], start=point) % P for point in points]
+    apart = np.array(points, np.int64) - np.array(points, np.int64)[:, None]
+    np.fill_diagonal(apart, points)
+    together = 62 // max(points).bit_length()  # differences whose product stays in a word
+    padded = np.pad(apart, ((0, 0), (0, -len(points) % together)), constant_values=1)
+    products = padded.reshape(len(points), -1, together).prod(axis=2)
+    bottoms = [prod(row) % P for row in products.tolist()]
     before = list(accumulate(bottoms, lambda left, right: left * right % P, initial=1))
     inverse = pow(before.pop(), -1, P) * prod(points) % P
     weights = []

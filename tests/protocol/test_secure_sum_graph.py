@@ -19,7 +19,7 @@ from protocol.errors import ConfigurationError
 from protocol.secure_sum import graph as graphs
 from protocol.secure_sum import shamir
 from protocol.secure_sum.graph import COMPLETE_UP_TO, FAILURE_BITS, WORD, Graph, graph_of, settled
-from protocol.secure_sum.shamir import SECRET, SHARE, Combiner, P, recover, split
+from protocol.secure_sum.shamir import SECRET, SHARE, Combiner, P, recover, split, split_each
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "secure-sums-graph.md"
 UNIT = Fraction(1, 2**256)
@@ -480,6 +480,25 @@ def test_coefficients_are_uniform_below_the_prime():
     assert max(numbers) < P
     cells = Counter(number * 8 // P for number in numbers)
     assert sum((cells[cell] - draws / 8) ** 2 / (draws / 8) for cell in range(8)) < 56.0
+
+
+@settings(max_examples=8)
+@given(
+    st.lists(st.integers(1, 2**16) | st.integers(1, 2**10), min_size=50, max_size=55, unique=True),
+    st.lists(st.integers(0, P - 1) | st.sampled_from((0, P - 1)), min_size=39, max_size=39),
+    st.lists(SECRETS, min_size=1, max_size=3),
+)
+def test_many_shares_at_once_are_those_of_each_point_alone(points, drawn, secrets):
+    def entropy(size):
+        return b"".join((number << 8 * SHARE - 257).to_bytes(SHARE) for number in drawn).ljust(size, b"\0")
+
+    shares = split_each(secrets, points, 40, entropy)
+    for secret, row in zip(secrets, shares, strict=True):
+        polynomial = (int.from_bytes(secret), *drawn)
+        for point, share in zip(points, row, strict=True):
+            value = sum(number * pow(point, power, P) for power, number in enumerate(polynomial)) % P
+            assert int.from_bytes(share) == value
+        assert Combiner(points[:40]).combine(row[:40]) == secret
 
 
 def test_bits_that_are_no_number_below_the_prime_are_drawn_again():
