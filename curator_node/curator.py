@@ -11,10 +11,11 @@ transport.
 import logging
 import math
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -120,6 +121,12 @@ def as_refusals(request: PendingRequest) -> Iterator[None]:
         raise RemoteProtocolError(RefusalCode.ANSWER_GONE, error.field, error.limit) from None
 
 
+@lru_cache(maxsize=1)
+def _linear_algebra(modules: int) -> ThreadpoolController:  # noqa: ARG001 - more may have loaded another library
+    """The process's libraries with threads of their own; many curators share what takes milliseconds to find."""
+    return ThreadpoolController()
+
+
 class Curator:
     """One curator.
 
@@ -175,7 +182,7 @@ class Curator:
         self.lock = self._lock = threading.RLock()
         self._counting = threading.Lock()
         # Work is stated for one core; several BLAS threads that spin on small products take longer than one.
-        self._threads = ThreadpoolController()
+        self._threads = _linear_algebra(len(sys.modules))
         self._in_hand: set[bytes] = set()
 
     @property

@@ -163,9 +163,9 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
     """
     texts = column_texts(column, classes)
     _require_labels(texts, column.name)
-    declared = texts.is_in(list(classes))
-    if not declared.all():
-        row = int((~declared).arg_true()[0]) + 1
+    indices = texts.replace_strict(list(classes), list(range(len(classes))), default=None, return_dtype=pl.UInt8)
+    if indices.null_count():
+        row = int(indices.is_null().arg_true()[0]) + 1
         named = [repr(name) for name in classes[: MOST_COLUMNS_NAMED - 1]]
         rest = len(classes) - len(named)
         last = named.pop() if not rest else f"{rest} more"
@@ -174,7 +174,6 @@ def encode_labels(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8
             f"{last} in row {row}, header not counted; correct it, or declare its class",
             likeness=_likeness(str(texts[row - 1]), classes),
         )
-    indices = texts.replace_strict(list(classes), list(range(len(classes))), return_dtype=pl.UInt8)
     codes: NDArray[np.uint8] = indices.to_numpy()
     return codes
 
@@ -279,7 +278,7 @@ def _numbers(column: pl.Series, sentinels: Sequence[float | str] | None = None) 
             f"column {column.name!r} is declared numeric but holds text in row {row}, header not counted; correct "
             f"it{remedy}"
         )
-    array: NDArray[np.float64] = values.fill_null(np.nan).to_numpy()
+    array: NDArray[np.float64] = (values.fill_null(np.nan) if values.null_count() else values).to_numpy()
     if np.isinf(array).any():
         row = int(np.flatnonzero(np.isinf(array))[0]) + 1
         raise ConfigurationError(
@@ -393,14 +392,7 @@ def column_texts(column: pl.Series, levels: Sequence[str] = ()) -> pl.Series:
         as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)
         frame = pl.DataFrame({"whole": is_whole, "integer": as_integer, "text": column.fill_nan(None).cast(pl.String)})
         return frame.select(pl.when(pl.col("whole")).then("integer").otherwise("text").alias(column.name)).to_series()
-    texts = column.cast(pl.String).str.strip_chars()
-    return (
-        pl.DataFrame({"t": texts})
-        .select(
-            pl.when(pl.col("t").is_in([text for text in MISSING_TEXTS if text not in levels]))
-            .then(None)
-            .otherwise("t")
-            .alias(column.name)
-        )
-        .to_series()
-    )
+    text = pl.col("t").str.strip_chars()
+    missing = text.is_in([missing for missing in MISSING_TEXTS if missing not in levels])
+    texts = pl.DataFrame({"t": column.cast(pl.String)})
+    return texts.select(pl.when(missing).then(None).otherwise(text).alias(column.name)).to_series()

@@ -242,7 +242,8 @@ def simulate(
         large_epsilon: confirms an epsilon that protects little.
         models: which repeats' models are kept: "first", "all" or "none".
         base: folder from which the scenario's paths start; None takes the scenario file's own.
-        carrier: how envelopes travel: "process", "ray" or "deploy"; "" takes "process", or that of an earlier run.
+        carrier: how envelopes travel: "process", "cores", "ray" or "deploy"; "" takes "process", or that of an earlier
+            run.
 
     Returns:
         The report, and the run's folder.

@@ -154,6 +154,7 @@ class CarrierName(StrEnum):
     """What carries the envelopes, in the words of `simulations.carriers`."""
 
     process = "process"
+    cores = "cores"
     ray = "ray"
     deploy = "deploy"
 

@@ -52,6 +52,11 @@ def complaint_about_question(body: Any, turn: Turn, card: Card, kinds: Kinds) ->
     return ""
 
 
+def same_limits(card: Card, other: Card) -> bool:
+    """Whether two cards agree in all that `complaint_about_question` reads."""
+    return (card.round_size, card.limits, card.schema) == (other.round_size, other.limits, other.schema)
+
+
 def _per_record(kind: QueryKind, question: Question) -> tuple[int, int]:
     """Work per record, and work without records. The stated work is linear in the number of records."""
     single, double = (kind.work(question, records) for records in (1, 2))

@@ -187,6 +187,13 @@ class StudyState:
         """The cards of the curators that sent one."""
         return {name: session.card for name, session in self.sessions.items() if session.card is not None}
 
+    def card_of(self, name: str) -> Card:
+        """A curator's card. Raises KeyError: it sent none."""
+        card = self.sessions[name].card
+        if card is None:
+            raise KeyError(name)
+        return card
+
     @property
     def accepted(self) -> dict[str, bytes]:
         """Curators that accepted the plan -> the study's identity there."""

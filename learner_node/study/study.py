@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from learner_node.study.budget import Purpose, words_for
-from learner_node.study.cards import complaint_about_question
+from learner_node.study.cards import complaint_about_question, same_limits
 from learner_node.study.decisions import decided
 from learner_node.study.federation import Federation, UnfinishedError
 from learner_node.study.reading import LeadContext, Pooled, QueryFailedError, Reader, Round
@@ -277,7 +277,7 @@ class Study(StudyState):
     def _ask_each(self, reader: Reader, turn: Turn, bodies: Mapping[str, Any]) -> Round:
         """Ask one turn; each curator has its own answer."""
         answers = self._take_turn(reader, turn, bodies)
-        complaints = {name: reader.complaint(answer, self.cards[name].round_size) for name, answer in answers.items()}
+        complaints = {name: reader.complaint(answer, self.card_of(name).round_size) for name, answer in answers.items()}
         for name, reason in decided(self._federation.decided, complaints, dict[str, str]).items():
             if reason:
                 self.discard(name, reason)
@@ -323,21 +323,26 @@ class Study(StudyState):
         """Ask the plan's next turn; return each curator's release that can be read."""
         self.turns_taken += 1
         requests: dict[str, Request] = {}
+        before: tuple[Any, Card, str, bytes] | None = None  # many curators have the same body, schema and limits
         for name, body in bodies.items():
             session = self.sessions[name]
             if self.parts[name] is not Part.MEMBER or session.state is not State.OPEN:
                 continue
-            if complaint_about_question(body, turn, self.cards[name], self.kinds):
+            card = self.card_of(name)
+            if before is None or before[0] is not body or not same_limits(before[1], card):
+                before = (body, card, complaint_about_question(body, turn, card, self.kinds), encode(body))
+            _, _, complaint, data = before
+            if complaint:
                 self.not_sent(name)
             else:
                 self.move(name, Event.QUERY)
-                requests[name] = partial(session.query, turn.planned.kind, encode(body))
+                requests[name] = partial(session.query, turn.planned.kind, data)
         answers = {}
         for name, reply in self._exchange(requests, record=True, renew=True).items():
             if not isinstance(reply, Release):
                 continue
             try:
-                answers[name] = _read(reader, reply, bodies[name], turn, self.cards[name])
+                answers[name] = _read(reader, reply, bodies[name], turn, self.card_of(name))
             except RemoteProtocolError:
                 self.unreadable(name)
         return answers

@@ -285,9 +285,9 @@ def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
     """
     apart = np.array(points, np.int64) - np.array(points, np.int64)[:, None]
     np.fill_diagonal(apart, points)
-    together = 62 // max(points).bit_length()  # differences whose product stays in a word
-    padded = np.pad(apart, ((0, 0), (0, -len(points) % together)), constant_values=1)
-    products = padded.reshape(len(points), -1, together).prod(axis=2)
+    width = 62 // max(points).bit_length()  # differences whose product stays in a word
+    padded = np.pad(apart, ((0, 0), (0, -len(points) % width)), constant_values=1)
+    products = padded.reshape(len(points), -1, width).prod(axis=2)
     bottoms = [prod(row) % P for row in products.tolist()]
     before = list(accumulate(bottoms, lambda left, right: left * right % P, initial=1))
     inverse = pow(before.pop(), -1, P) * prod(points) % P

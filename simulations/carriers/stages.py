@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -10,7 +11,7 @@ from curator_node.ledger.checks import CheckedLedger
 from learner_node.study.federation import Carrier
 from protocol.errors import ConfigurationError
 from protocol.strict_toml import suggest
-from simulations.carriers import CARRIERS, DEPLOY, PROCESS, RAY, Carry, Serve, in_process
+from simulations.carriers import CARRIERS, CORES, DEPLOY, PROCESS, RAY, Carry, Serve, cores, in_process
 from simulations.carriers.sites import CuratorFacts, SiteOrder, export_folder, facts_of, make_folder, open_here
 
 Ask = Callable[[Mapping[str, CuratorFacts], Carrier], None]
@@ -68,6 +69,8 @@ def stage_of(name: str) -> Iterator[Stage]:
     """
     if name == PROCESS:
         yield IN_PROCESS
+    elif name == CORES:
+        yield partial(cores.stage, in_process.carry)
     elif name == RAY:
         from simulations.carriers import ray_engine  # noqa: PLC0415 - Ray is an extra
 

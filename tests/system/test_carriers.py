@@ -1,4 +1,4 @@
-"""Three carriers, one behaviour: with noise from a seed, the same releases over all of them, byte for byte."""
+"""Four carriers, one behaviour: with noise from a seed, the same releases over all of them, byte for byte."""
 
 import json
 import os
@@ -93,13 +93,13 @@ def test_a_learner_for_all_or_none_spends_nothing_where_one_site_does_not_accept
 
 
 def test_an_unknown_carrier_is_named():
-    with pytest.raises(ConfigurationError, match=r"no carrier 'rays'.*process, ray, deploy"), stage_of("rays"):
+    with pytest.raises(ConfigurationError, match=r"no carrier 'rays'.*process, cores, ray, deploy"), stage_of("rays"):
         pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("faults", [False, True], ids=["all is well", "with faults"])
-@pytest.mark.parametrize("carrier", ["ray", "deploy"])
+@pytest.mark.parametrize("carrier", ["cores", "ray", "deploy"])
 def test_the_same_releases_over_every_carrier(made, carrier, faults):
     text = seeded(faults=faults)
     expected = release_bodies(made("process", text))
