@@ -24,6 +24,7 @@ NAMES = (
     "startup",
     "work",
     "carriers",
+    "many_curators",
     "audit_ledger",
     "audit_histories",
     "deployment",

@@ -35,6 +35,8 @@ GUESS_SECONDS = 5.0
 """Assumed seconds of a cell while none of its kind is finished."""
 LISTEN_SECONDS = 0.5
 """Seconds between wake-ups of the waiting thread, since an interrupt may reach another thread."""
+ADDRESS = "RAY_ADDRESS"
+"""Ray's environment variable with a cluster's address, such as "10.0.0.1:6379"; campaigns follow it."""
 AHEAD = 3
 """Tasks handed out per process: enough that it never waits, and few enough to call back."""
 MOST_SHOWN = 3
@@ -144,6 +146,7 @@ def run_tasks(
     work: Callable[[AnyWork], float],
     progress: Progress = says_nothing,
     finish: Finish | None = None,
+    cluster: str = "",
 ) -> Finish:
     """Compute tasks in parallel, started in their order; return what could not be computed.
 
@@ -152,6 +155,7 @@ def run_tasks(
         compute: a function that other processes can import; anything it raises is one failure.
         keep: called with each finished cell.
         jobs: number of processes; 1 computes in this one.
+        cluster: address of a Ray cluster that computes instead, if `jobs` is not 1; "" is this machine.
         work: a task's amount of work, in any unit; called again at each progress.
         progress: called after each task.
         finish: filled during the work; None makes one.
@@ -162,7 +166,7 @@ def run_tasks(
     done = 0.0
     progress("", done, sum(map(work, tasks)))
     for task, computed in _computed(
-        partial(_guarded, compute), (task for task in tasks if task.maker not in skipped), jobs
+        partial(_guarded, compute), (task for task in tasks if task.maker not in skipped), jobs, cluster
     ):
         waiting.pop(id(task), None)  # a task that was begun before its maker was skipped is no longer counted
         for cell in computed.cells:
@@ -230,7 +234,14 @@ def run_missing(
 
         missing = [task for task in tasks if task not in stores[file_of(task)[0]].finished]
         return run_tasks(
-            missing, partial(_one_cell, compute), keep, jobs=jobs, work=guess, progress=progress, finish=finish
+            missing,
+            partial(_one_cell, compute),
+            keep,
+            jobs=jobs,
+            work=guess,
+            progress=progress,
+            finish=finish,
+            cluster=os.environ.get(ADDRESS, ""),
         )
 
 
@@ -262,6 +273,7 @@ def run_batches(
             work=lambda batch: batch.work,
             progress=progress,
             finish=finish,
+            cluster=os.environ.get(ADDRESS, ""),
         )
 
 
@@ -305,12 +317,17 @@ class Campaign:
 
 
 def _computed(
-    compute: Callable[[AnyWork], Computed[AnyCell]], tasks: Iterator[AnyWork], jobs: int
+    compute: Callable[[AnyWork], Computed[AnyCell]], tasks: Iterator[AnyWork], jobs: int, cluster: str
 ) -> Iterator[tuple[AnyWork, Computed[AnyCell]]]:
     """Yield each task with its result, in order of completion."""
     if jobs == 1:
         for task in tasks:
             yield task, compute(task)
+        return
+    if cluster:
+        from simulations.campaign.cluster import computed_there  # noqa: PLC0415 - Ray is an extra
+
+        yield from computed_there(compute, tasks, cluster)
         return
     # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
     # would first finish what it has begun.

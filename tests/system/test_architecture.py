@@ -94,7 +94,7 @@ PINNED = {
     },
     "pytest": {"conformance/expril_conformance/__main__.py", "expril/audit/contract/suites.py"},
     "mbi": {"lab/peers/marginals.py"},
-    "ray": {"simulations/carriers/ray_engine.py"},
+    "ray": {"simulations/campaign/cluster.py", "simulations/carriers/ray_engine.py"},
     "jinja2": {"expril/report/template.py"},
     "jsonschema": {"expril/audit/package/deployment.py"},
     "yaml": {"expril/audit/package/deployment.py"},
