@@ -13,6 +13,7 @@ WHERE = {
     "message_from_proto": "flwr.common.serde",
     "message_to_proto": "flwr.common.serde",
     "NodeInfo": "flwr.proto.node_pb2",
+    "ObjectTree": "flwr.proto.message_pb2",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
     # a node's side of a SuperLink
@@ -61,6 +62,7 @@ WHERE = {
     "SUPERLINK_NODE_ID": "flwr.common.constant",
     "SendTaskHeartbeatRequest": "flwr.proto.runtime_pb2",
     "StartRunRequest": "flwr.proto.control_pb2",
+    "StreamLogsRequest": "flwr.proto.control_pb2",
     "SubStatus": "flwr.common.constant",
     "SuperExecAuthHttpInterceptor": "flwr.supercore.interceptors",
     # how a message's parts travel over HTTP

@@ -1,13 +1,15 @@
 """A curator's node at a SuperLink: Flower's Fleet API, spoken without Flower's SuperNode.
 
 This file has no call that fetches an app, so an app that somebody sends cannot run. Only data is fetched: a Flower
-message of three small objects, whose one bytes value goes to the installed ClientApp. Each answer of the SuperLink is
-read only up to the length that such an answer may have.
+message whose one bytes value goes to the installed ClientApp. A short one has that value inside, and is answered in the
+same way, by two calls in all. Any other message follows in three objects. Each answer of the SuperLink is read only
+up to the length that such an answer may have.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +31,14 @@ from curator_node.daemon.calls import (
     tls_context,
 )
 from curator_node.daemon.node_key import read_node_key
-from protocol.carriage import FIELD, RECORD
+from protocol.carriage import FIELD, MOST_INSIDE, RECORD
 from protocol.flower_internals import (
     ActivateNodeRequest,
     ConfirmMessageReceivedRequest,
     DeactivateNodeRequest,
     FleetHttpClient,
     Node,
+    ObjectTree,
     PullMessagesRequest,
     PullObjectRequest,
     PushMessagesRequest,
@@ -55,6 +58,8 @@ from protocol.flower_internals import (
 
 HEARTBEAT_SECONDS = 10.0
 """The promised interval between beats, Flower's least. A node that stays silent twice as long counts as gone."""
+RUN_SECONDS = 600.0
+"""Seconds after a run's last message when this node asks whether the run has ended."""
 MOST_OBJECTS = 8
 """A message of ours has three objects: message, record dictionary, record."""
 ROOM = 64 * 1024
@@ -70,6 +75,7 @@ class Parcel:
     until: float  # after which nobody waits for the reply, by `time.time`
     objects: dict[str, bytes] = field(default_factory=dict)  # those that are there
     size: int = 0  # bytes of these
+    inside: bool = False  # whether the content came inside the message, without objects
 
     @property
     def name(self) -> str:
@@ -117,6 +123,7 @@ class Fleet:
         self.most_bytes = most_bytes
         self.node = 0
         self._app = make_client_app(handle)
+        self._runs: dict[int, tuple[Parcel, float]] = {}
         private = read_node_key(link.key)
         self._public = public_key_to_bytes(private.public_key())
         verify = tls_context(link.ca) if link.ca is not None else False
@@ -150,12 +157,20 @@ class Fleet:
     def beat(self) -> None:
         """Tell the SuperLink that this node is alive; due every `HEARTBEAT_SECONDS`.
 
+        A call about a run that has ended, even by a learner's crash, has the SuperLink clear what it keeps of the run.
+
         Raises:
             NotLetInError, SuperLinkDownError: the SuperLink did not take it.
         """
         request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_SECONDS)
         if not call_for_node(self._client.SendNodeHeartbeat, request).success:
             raise NotLetInError("heartbeat")
+        now = time.monotonic()
+        for parcel, since in list(self._runs.values()):
+            if now - since > RUN_SECONDS:
+                del self._runs[parcel.run]
+                with suppress(GoneError):
+                    self._confirm(parcel)
 
     def pull(self) -> Parcel | None:
         """The next message for this node, without its content; None where there is none.
@@ -169,7 +184,10 @@ class Fleet:
             return None
         message = message_from_proto(response.messages_list[0])
         until = message.metadata.created_at + message.metadata.ttl
-        return Parcel(response.message_object_trees[0], message, until)
+        inside = message.has_content() and bool(message.content)
+        parcel = Parcel(response.message_object_trees[0], message, until, inside=inside)
+        self._runs[parcel.run] = replace(parcel, message=remove_content_from_message(message)), time.monotonic()
+        return parcel
 
     def fetch(self, parcel: Parcel) -> bool:
         """Fetch what a message still lacks; True once all of it is there.
@@ -179,17 +197,16 @@ class Fleet:
             GoneError: the SuperLink has lost the message, or its run has ended.
             SuperLinkDownError: nothing can be fetched now.
         """
+        if parcel.inside:
+            parcel.size = len(parcel.payload) if isinstance(parcel.payload, bytes) else 0
+            if parcel.size > self.most_bytes:
+                raise TooLargeError
+            return True
         names = dict.fromkeys(tree.object_id for tree in iterate_object_tree(parcel.tree))
         if len(names) > MOST_OBJECTS:
             raise TooLargeError
-        try:
-            if not all(self._fetch_object(parcel, name) for name in names):
-                return False
-        except TooLargeError:
-            with suppress(GoneError, SuperLinkDownError):
-                self._confirm(parcel)
-            raise
-        self._confirm(parcel)
+        if not all(self._fetch_object(parcel, name) for name in names):
+            return False
         content = inflate_object_from_contents(parcel.name, parcel.objects)
         if content.has_content():
             parcel.message.content = content.content
@@ -212,7 +229,8 @@ class Fleet:
     def send(self, parcel: Parcel, reply: Any, *, patience: Callable[[], bool]) -> None:
         """Send the reply to a message, again and again until it is taken, as long as there is patience.
 
-        The reply does not say how long the app took, which could depend on the records.
+        The reply does not say how long the app took, which could depend on the records. Then the SuperLink may delete
+        the message's objects, which nobody waits for.
 
         Raises:
             GoneError: nobody waits for the reply any more.
@@ -221,11 +239,14 @@ class Fleet:
         node = Node(node_id=self.node)
         reply.metadata.__dict__["_message_id"] = reply.object_id  # as Flower's own SuperNode does
         with no_object_id_recompute():
-            tree, objects = get_object_tree(reply), get_all_nested_objects(reply)
-            bare = remove_content_from_message(reply) if reply.has_content() else reply
+            if parcel.inside and _length(reply) <= MOST_INSIDE:
+                tree, objects, sent = ObjectTree(object_id=reply.object_id), {}, reply
+            else:
+                tree, objects = get_object_tree(reply), get_all_nested_objects(reply)
+                sent = remove_content_from_message(reply) if reply.has_content() else reply
             push = PushMessagesRequest(
                 node=node,
-                messages_list=[message_to_proto(bare)],
+                messages_list=[message_to_proto(sent)],
                 message_object_trees=[tree],
                 clientapp_runtime_list=[0.0],
             )
@@ -244,6 +265,9 @@ class Fleet:
                 push_object = partial(call_for_message, self._client.PushObject, request)
                 if not retry(push_object, patience).stored:
                     raise GoneError("session")
+        if not parcel.inside:
+            with suppress(GoneError, SuperLinkDownError):
+                self._confirm(parcel)
 
     def leave(self) -> None:
         """Sign this node off, so that it can come back at once. A second call does no harm."""
@@ -298,4 +322,11 @@ class Fleet:
         return True
 
     def _limit(self, message: object) -> int:
-        return self.most_bytes + ROOM if isinstance(message, PullObjectRequest) else ROOM
+        if isinstance(message, PullObjectRequest):
+            return self.most_bytes + ROOM
+        return MOST_INSIDE + ROOM if isinstance(message, PullMessagesRequest) else ROOM
+
+
+def _length(reply: Any) -> int:
+    """Bytes of a reply's envelope; 0 for an error."""
+    return len(reply.content[RECORD][FIELD]) if reply.has_content() else 0

@@ -196,7 +196,7 @@ def serve(
         if site.warnings:
             watch.tell(Warned(warnings=len(site.warnings)))
         notify("READY=1")
-        service.run(signals.wait, signals.hung_up)
+        service.run(signals.wait, signals.hung_up, signals.wake)
         notify("STOPPING=1")
         watch.tell(Stopping(signal=signals.stopped_by, in_hand=service.in_hand))
         unfinished = service.finish()
@@ -261,6 +261,11 @@ class Signals:
                 if number in self._STOP:
                     self.stopped_by = self.stopped_by or number
         return self.stopped_by != 0
+
+    def wake(self) -> None:
+        """End a wait; any thread may call it."""
+        with suppress(OSError):
+            self._write.send(b"\0")
 
     def hung_up(self) -> bool:
         """Whether SIGHUP came since the last call."""

@@ -31,6 +31,7 @@ from curator_node.ledger.store import LedgerUnavailableError
 from curator_node.policy import Policy
 from curator_node.site import POLICY, Site
 from curator_node.steward.enrolment import read_policy_of
+from protocol.carriage import Pace
 from protocol.errors import ExprilError
 from protocol.messages import TYPE_NAMES, Query
 
@@ -124,7 +125,10 @@ class Service:
         self._looking = self._stale = self._again = False
         self._ledger_state = (False, True)
         self._told_reason = self._refused = ""
-        self._busy_until = self._beat_due = self._files_due = self._ledger_due = 0.0
+        self._busy_until = self._beat_due = self._files_due = self._ledger_due = self._look_due = 0.0
+        self._pace = Pace(settings.busy_seconds / 5, settings.busy_seconds)
+        self._queued = False
+        self._wake: Callable[[], None] = lambda: None
         self._give_up = float("inf")
         self.connected_since = 0
 
@@ -133,13 +137,17 @@ class Service:
         """Messages that are being fetched or answered."""
         return len(self._parcels)
 
-    def run(self, wait: Callable[[float], bool], hung_up: Callable[[], bool]) -> None:
+    def run(
+        self, wait: Callable[[float], bool], hung_up: Callable[[], bool], wake: Callable[[], None] = lambda: None
+    ) -> None:
         """Serve until told to stop.
 
         Args:
             wait: waits for this many seconds, or until a signal comes; returns whether to stop.
             hung_up: returns whether the steward has asked since its last call for the files to be read anew.
+            wake: ends a wait, from another thread.
         """
+        self._wake = wake
         tries = 0
         while True:
             try:
@@ -186,20 +194,36 @@ class Service:
         self._resume(now)
         if self._is_full():
             return self._settings.busy_seconds
-        look_began = time.monotonic()
+        if (early := self._look_due - now) > 0:
+            return early
+        pause = self._look(now)
+        with self._lock:
+            if self._look_due <= now:  # no answer ended meanwhile
+                self._look_due = time.monotonic() + pause
+            return self._look_due - time.monotonic()
+
+    def _look(self, now: float) -> float:
+        """Look for a message; returns the seconds until the next look."""
         try:
             parcel = self._fleet.pull()
         except TooLargeError as error:
             self._log_unserved("too_large", error)
             return self._settings.busy_seconds
+        queued, self._queued = self._queued, parcel is not None
         if parcel is not None:
+            if not self._parcels:
+                self._pace.end(now)
             self._busy_until = now + BUSY_FOR
             self._start(parcel, _Aside(parcel, 0.0, now + ASIDE_SECONDS, self._settings.busy_seconds))
-            return 0.0
-        if self._parcels or self._aside or now < self._busy_until:
-            # A SuperLink that is slow to say "nothing" has much to do: looks must not take all its time.
-            return max(self._settings.busy_seconds, min(time.monotonic() - look_began, self._settings.idle_seconds))
-        return self._settings.idle_seconds
+            return 0.0 if queued else self._settings.busy_seconds  # until then, the end of an answer wakes the loop
+        if self._parcels or self._aside:
+            pause = self._settings.busy_seconds
+        elif now < self._busy_until:
+            pause = self._pace.pause(time.monotonic())
+        else:
+            return self._settings.idle_seconds
+        # A SuperLink that is slow to say "nothing" has much to do: looks must not take all its time.
+        return max(pause, min(time.monotonic() - now, self._settings.idle_seconds))
 
     def _enter(self) -> None:
         try:
@@ -287,7 +311,12 @@ class Service:
     def _finish_parcel(self, parcel: Parcel) -> None:
         with self._lock:
             self._parcels.pop(id(parcel), None)
+            if not self._parcels:
+                now = time.monotonic()
+                self._pace.begin(now)
+                self._look_due = now + self._pace.pause(now)
             self._lock.notify_all()
+        self._wake()
 
     def _take(self, parcel: Parcel, aside: _Aside) -> None:
         """Fetch a message and have it answered. A message that needs a count is answered by other threads."""

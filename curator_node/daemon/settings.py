@@ -34,7 +34,7 @@ class DaemonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ledger: str | None = None  # a database's URL; none takes the folder's file
     ledger_env: str | None = None  # the environment variable that holds that URL
     mark: str | None = None  # this process's mark; none takes the one beside the ledger's file
-    busy_seconds: Wait = 0.05  # wait between two looks for messages while there is work
+    busy_seconds: Wait = 0.05  # longest wait between two looks for messages while there is work
     idle_seconds: Wait = 0.25  # the same, after a while without any
     # messages that are fetched and answered at once; counts are made one at a time
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4

@@ -19,12 +19,13 @@ from learner_node.carriers.superlink_run import (
     SuperLinkError,
     start_run,
 )
+from protocol.carriage import Pace
 from protocol.envelopes import LABEL, NOT_PRIVATE_LABEL, SigningKey, digest, open_envelope, seal, verify
 from protocol.errors import RemoteProtocolError
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY, CardRequest
 
-SHORTEST, LONGEST, GROWTH = 0.1, 0.2, 1.1
-"""First and last number of seconds between two looks for replies, and the factor of its growth."""
+SHORTEST, LONGEST = 0.01, 0.2
+"""Least and most seconds between two looks for replies."""
 LOOK_SECONDS = 1.0
 """Seconds between two looks for new nodes while a curator's node is unknown."""
 PROBE_SECONDS = 5.0
@@ -113,6 +114,7 @@ class SuperLinkCarrier:
         self._nodes = _Nodes()
         self._probes: dict[str, tuple[int, bytes]] = {}
         self._sent: dict[str, tuple[bytes, bytes]] = {}
+        self._pace = Pace(SHORTEST, LONGEST)
 
     def exchange(self, requests: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Send requests and collect the replies.
@@ -173,6 +175,9 @@ class SuperLinkCarrier:
         """The current run; it is started if there is none."""
         if self._run is not None and self._run.lost:
             raise RunLostError
+        if self._run is not None and self._run.used_up:
+            self._run.finish()
+            self._forget()
         if self._run is None:
             self._run = start_run(self._link)
         return self._run
@@ -190,10 +195,11 @@ class SuperLinkCarrier:
         """Send what waits and collect replies until all are there or the time is up."""
         for request in open_requests.values():
             request.sent_to = 0
-        pause = SHORTEST
+        self._pace.begin(time.monotonic())
         while True:
             missing = {key: request for key, request in open_requests.items() if key not in replies}
             if not missing:
+                self._pace.end(time.monotonic())
                 return
             if run.lost:
                 raise RunLostError
@@ -206,10 +212,8 @@ class SuperLinkCarrier:
             if unplaced and now - self._nodes.looked > LOOK_SECONDS:
                 self._look(run, now, unplaced)
             self._send(run, missing, now)
-            arrived = self._take(run, open_requests, replies)
-            pause = SHORTEST if arrived else min(pause * GROWTH, LONGEST)
-            if not arrived:
-                time.sleep(pause)
+            time.sleep(self._pace.pause(time.monotonic()))
+            self._take(run, open_requests, replies)
 
     def _look(self, run: LearnerRun, now: float, unplaced: Sequence[bytes]) -> None:
         """Ask every online node that has not identified itself which curator it serves.
@@ -261,10 +265,9 @@ class SuperLinkCarrier:
             else:
                 missing[key].not_before = now + TRY_AGAIN_SECONDS
 
-    def _take(self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes]) -> bool:
-        """Collect arrived replies; returns whether there were any."""
-        arrived = run.pull([*self._probes, *self._sent])
-        for arrival in arrived:
+    def _take(self, run: LearnerRun, open_requests: Mapping[bytes, _Open], replies: dict[bytes, bytes]) -> None:
+        """Collect arrived replies."""
+        for arrival in run.pull([*self._probes, *self._sent]):
             if arrival.message in self._probes:
                 self._place(*self._probes.pop(arrival.message), arrival.data)
             elif arrival.message in self._sent:
@@ -277,7 +280,6 @@ class SuperLinkCarrier:
                 else:
                     self._nodes.failed(request.sent_to)
                     request.sent_to, request.not_before = 0, time.monotonic() + TRY_AGAIN_SECONDS
-        return bool(arrived)
 
     def _place(self, node: int, request: bytes, reply: bytes | None) -> None:
         """Record a node's curator if the curator's signature on the reply confirms it."""

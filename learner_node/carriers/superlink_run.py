@@ -12,9 +12,11 @@ import ssl
 import threading
 import time
 import zipfile
+from collections import ChainMap, deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, TypeVar
 
 import httpx
@@ -22,7 +24,7 @@ from flwr.app import ConfigRecord, Message, Metadata, RecordDict
 
 from learner_node.study.federation import UnfinishedError
 from protocol import flower_internals as flower
-from protocol.carriage import FIELD, MESSAGE_TYPE, RECORD
+from protocol.carriage import FIELD, MESSAGE_TYPE, MOST_INSIDE, RECORD
 from protocol.errors import ConfigurationError, printable
 
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
@@ -33,6 +35,10 @@ TAKEN_SECONDS = 20.0
 SECOND = 1.0
 PULLING = {"initial_backoff": 0.02, "backoff_cap": 0.2}
 """Seconds between two tries to fetch a message that was not sent yet. Flower's own first wait is a second."""
+MOST_MESSAGES = 10_000
+"""Most messages of a run: a SuperLink keeps about two kilobytes of each until the run ends."""
+OBJECTS_SECONDS = 1.0
+"""Seconds that a node has to answer a message with its content inside, before the objects of that content follow."""
 _DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -97,23 +103,52 @@ clientapp = "expril_holds_no_code:app"
     return file.getvalue()
 
 
+class _Form(Enum):
+    """How a message's content travels."""
+
+    INSIDE = "inside the message"
+    OBJECTS = "in objects, one call each"
+    BOTH = "inside, and in objects if its node does not answer soon"
+
+
+@dataclass
+class _Reserve:
+    """Messages that were pushed with their content inside, and whose objects follow if the nodes answer nothing."""
+
+    objects: dict[str, dict[str, Any]]  # message -> its objects by name
+    receipt: Any
+    due: float  # by the monotonic clock
+
+
 class LearnerRun:
     """A run whose task this process holds. `start_run` makes it; call `finish` at the end.
+
+    A short envelope travels inside its message. A node that is not known to read it there gets its objects a second
+    later, as Flower's own nodes need them.
 
     `run_id` is Flower's number. `lost` is True once the SuperLink said that it no longer knows the task.
     """
 
-    def __init__(self, client: Any, run_id: int, task_id: int, node_id: int) -> None:
+    def __init__(self, link: SuperLinkAddress, client: Any, run_id: int, task_id: int, node_id: int) -> None:
         self.run_id = run_id
         self.lost = False
+        self._left = MOST_MESSAGES
+        self._link = link
         self._client = client
         self._task_id = task_id
         self._node_id = node_id
         self._node = flower.Node(node_id=flower.SUPERLINK_NODE_ID)
         self._unconfirmed: list[str] = []
+        self._forms: dict[int, _Form] = {}  # node -> how it is known to read a short request
+        self._reserves: list[_Reserve] = []
         self._done = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="superlink heartbeat", daemon=True)
         self._beats.start()
+
+    @property
+    def used_up(self) -> bool:
+        """Whether another run should take over: a SuperLink keeps a name of each message until the run ends."""
+        return self._left <= 0
 
     def nodes(self) -> set[int]:
         """The nodes that are online."""
@@ -124,10 +159,15 @@ class LearnerRun:
         """Send (node, envelope) pairs; undelivered ones expire after `ttl` seconds.
 
         Returns the message ids under which replies arrive, "" for a message that the SuperLink did not take. Raises
-        AwayError, RunLostError or SuperLinkError: nothing was sent.
+        AwayError, RunLostError or SuperLinkError: not all were sent.
         """
         messages = [self._message(node, data, ttl) for node, data in envelopes]
-        return _call(lambda: self._push(messages)) if messages else []
+        forms = [self._form(node, data) for node, data in envelopes]
+        names = _call(lambda: self._push(messages, forms)) if messages else []
+        self._left -= len(messages)
+        with suppress(AwayError, RunLostError, SuperLinkError):
+            _call(self._confirm)  # while the nodes are at work
+        return names
 
     def pull(self, messages: Collection[str]) -> list[Arrival]:
         """Return the replies that have arrived for some messages, each once.
@@ -144,8 +184,8 @@ class LearnerRun:
         try:
             output = flower.PushTaskOutputRequest(sub_status=flower.SubStatus.COMPLETED, details="")
             if not self.lost:
-                _call(self._confirm)
                 _call(lambda: self._client.PushTaskOutput(output))
+                _call(self._clear)
         except (AwayError, RunLostError, SuperLinkError):
             pass
         finally:
@@ -173,62 +213,106 @@ class LearnerRun:
         metadata.delivered_at = ""
         return Message(metadata=metadata, content=RecordDict({RECORD: ConfigRecord({FIELD: data})}))
 
-    def _push(self, messages: list[Message]) -> list[str]:
+    def _form(self, node: int, data: bytes) -> _Form:
+        if len(data) > MOST_INSIDE:
+            return _Form.OBJECTS
+        return self._forms.get(node, _Form.BOTH)
+
+    def _push(self, messages: list[Message], forms: list[_Form]) -> list[str]:
         with flower.no_object_id_recompute():
+            protos, trees = [], []
             objects: dict[str, Any] = {}
-            for message in messages:
-                message.metadata.__dict__["_message_id"] = message.object_id
-                objects |= flower.get_all_nested_objects(message)
-            request = flower.PushAppMessagesRequest(
-                messages_list=[
-                    flower.message_to_proto(flower.remove_content_from_message(message)) for message in messages
-                ],
-                message_object_trees=[flower.get_object_tree(message) for message in messages],
-            )
+            reserve: dict[str, dict[str, Any]] = {}
+            for message, form in zip(messages, forms, strict=True):
+                name = message.metadata.__dict__["_message_id"] = message.object_id
+                bare = flower.remove_content_from_message(message) if form is _Form.OBJECTS else message
+                protos.append(flower.message_to_proto(bare))
+                if form is _Form.INSIDE:
+                    trees.append(flower.ObjectTree(object_id=name))
+                    continue
+                trees.append(flower.get_object_tree(message))
+                parts = flower.get_all_nested_objects(message)
+                if form is _Form.OBJECTS:
+                    objects |= parts
+                else:
+                    reserve[name] = parts
+            request = flower.PushAppMessagesRequest(messages_list=protos, message_object_trees=trees)
             receipt = self._client.PushMessages(request)
-            send = flower.make_push_object_fn_protobuf(
-                push_object_protobuf=self._client.PushObject,
-                node=self._node,
-                run_id=self.run_id,
-                session_id=receipt.session_id,
-            )
-            flower.push_objects(objects, send, object_ids_to_push=set(receipt.objects_to_push))
+        if reserve:
+            self._reserves.append(_Reserve(reserve, receipt, time.monotonic() + OBJECTS_SECONDS))
+        self._push_objects(objects, receipt)
         return [str(name) for name in receipt.message_ids]
+
+    def _push_objects(self, objects: dict[str, Any], receipt: Any) -> None:
+        """Push those of some messages' objects that the receipt for the messages asks for."""
+        send = flower.make_push_object_fn_protobuf(
+            push_object_protobuf=self._client.PushObject,
+            node=self._node,
+            run_id=self.run_id,
+            session_id=receipt.session_id,
+        )
+        if objects:
+            with flower.no_object_id_recompute():
+                flower.push_objects(objects, send, object_ids_to_push=set(receipt.objects_to_push))
 
     def _pull(self, messages: list[str]) -> list[Arrival]:
         reply = self._client.PullMessages(flower.PullAppMessagesRequest(message_ids=messages))
+        arrived, followed = [], []
+        for proto, tree in zip(reply.messages_list, reply.message_object_trees, strict=True):
+            node, answered = int(proto.metadata.src_node_id), str(proto.metadata.reply_to_message_id)
+            for reserve in self._reserves:
+                reserve.objects.pop(answered, None)
+            if proto.HasField("error"):
+                self._forms.pop(node, None)
+                arrived.append(Arrival(answered, None))
+            elif proto.content.items:
+                self._forms[node] = _Form.INSIDE
+                arrived.append(Arrival(answered, _envelope(flower.message_from_proto(proto))))
+            else:
+                self._forms.setdefault(node, _Form.OBJECTS)  # a long reply says nothing of how requests are read
+                followed.append((proto.metadata, [part.object_id for part in flower.iterate_object_tree(tree)]))
+        arrived += self._fetch(followed)
+        late = [reserve for reserve in self._reserves if reserve.due <= time.monotonic()]
+        self._reserves = [reserve for reserve in self._reserves if reserve.objects and reserve not in late]
+        for reserve in late:
+            self._push_objects(dict(ChainMap(*reserve.objects.values())), reserve.receipt)
+        return arrived
+
+    def _fetch(self, replies: list[tuple[Any, list[str]]]) -> list[Arrival]:
+        """Pull the objects of replies, given by their metadata and their objects' names."""
         fetch = flower.make_pull_object_fn_protobuf(
             pull_object_protobuf=self._client.PullObject, node=self._node, run_id=self.run_id
         )
-        if not reply.messages_list:
-            self._confirm()  # while there is nothing better to do
-            return []
-        trees = [[part.object_id for part in flower.iterate_object_tree(tree)] for tree in reply.message_object_trees]
         parts: dict[str, bytes] = {}
         with suppress(flower.ObjectPullError):  # one sender died before it had sent all; the others are asked for apart
-            parts = flower.pull_objects([name for names in trees for name in names], fetch, **PULLING)
+            parts = flower.pull_objects([name for _, names in replies for name in names], fetch, **PULLING)
         arrived = []
-        for proto, names in zip(reply.messages_list, trees, strict=True):
-            answered = str(proto.metadata.reply_to_message_id)
+        for metadata, names in replies:
             try:
                 contents = (
                     {name: parts[name] for name in names} if parts else flower.pull_objects(names, fetch, **PULLING)
                 )
             except flower.ObjectPullError:
-                arrived.append(Arrival(answered, None))
+                arrived.append(Arrival(metadata.reply_to_message_id, None))
                 continue
-            message = flower.inflate_object_from_contents(proto.metadata.message_id, contents)
-            self._unconfirmed.append(proto.metadata.message_id)
-            arrived.append(Arrival(answered, _envelope(message)))
+            message = flower.inflate_object_from_contents(metadata.message_id, contents)
+            self._unconfirmed.append(metadata.message_id)
+            arrived.append(Arrival(metadata.reply_to_message_id, _envelope(message)))
         return arrived
 
     def _confirm(self) -> None:
-        """Let the SuperLink delete the messages that have arrived."""
+        """Let the SuperLink delete the objects of replies that have arrived."""
         while self._unconfirmed:
             confirmation = flower.ConfirmMessageReceivedRequest(
                 node=self._node, run_id=self.run_id, message_object_id=self._unconfirmed.pop()
             )
             self._client.ConfirmMessageReceived(confirmation)
+
+    def _clear(self) -> None:
+        """Have the SuperLink clear what it keeps of the run, which it does for whoever reads an ended run's log."""
+        request = flower.StreamLogsRequest(run_id=self.run_id, after_timestamp=0.0)
+        with flower.ControlHttpClient.from_server_address(self._link.address, False, self._link.ca, ()) as control:
+            deque(control.StreamLogs(request), maxlen=0)
 
     def _beat(self) -> None:
         while not self._done.wait(HEARTBEAT_SECONDS):
@@ -273,7 +357,7 @@ def start_run(link: SuperLinkAddress) -> LearnerRun:
     except BaseException:
         client.close()
         raise
-    return LearnerRun(client, run_id, int(task.task_id), int(task.context.node_id))
+    return LearnerRun(link, client, run_id, int(task.task_id), int(task.context.node_id))
 
 
 def _take(link: SuperLinkAddress, run_id: int, bundle: str) -> str:

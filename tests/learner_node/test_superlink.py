@@ -18,6 +18,8 @@ ME = key(LEARNER)
 class PlayedRun:
     """Nodes that answer at once, by number; None is a node that fails."""
 
+    used_up = False
+
     def __init__(self, nodes, *, ends=None):
         self.there, self.ends = dict(nodes), ends
         self.lost, self.pushed, self.names = False, [], itertools.count(1)
