@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = (
     "startup",
     "work",
+    "kernels",
     "carriers",
     "many_curators",
     "audit_ledger",
