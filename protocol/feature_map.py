@@ -157,11 +157,11 @@ class _Mapping:
         for part, length in ((values[:even], len(self.tiles[0])), (values[even:], len(self.columns))):
             if not part.size:
                 continue
-            rows = part.reshape(-1, length)
+            runs = part.reshape(-1, length)
             imputations, offsets, factors = (tile[:length] for tile in self.tiles)
-            np.copyto(rows, imputations, where=np.isnan(rows))
-            rows -= offsets
-            rows *= factors
+            np.copyto(runs, imputations, where=np.isnan(runs))
+            runs -= offsets
+            runs *= factors
         values = to_grid(values, out=values)
         if not self.categorical:
             return values

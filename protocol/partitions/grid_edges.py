@@ -53,7 +53,7 @@ def at_or_below(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDAr
     if not 0 < len(edges) <= FEW_EDGES:
         return np.searchsorted(edges, values, side="right")
     values = np.ascontiguousarray(values)
-    below = (values >= edges[0]).view(np.uint8)
+    below: NDArray[np.uint8] = np.greater_equal(values, edges[0]).view(np.uint8)
     for edge in edges[1:]:
         below += (values >= edge).view(np.uint8)
     return below.astype(np.intp)
