@@ -24,6 +24,7 @@ NAMES = (
     "startup",
     "work",
     "kernels",
+    "million",
     "carriers",
     "many_curators",
     "audit_ledger",
