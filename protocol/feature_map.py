@@ -146,14 +146,14 @@ class _Mapping:
     @cached_property
     def tiles(self) -> tuple[NDArray[np.float64], ...]:
         """Imputations, offsets and factors, repeated for as many records as are scaled in one run."""
-        together = max(1, TILE_ENTRIES // max(1, len(self.columns)))
-        return tuple(np.tile(row, together) for row in (self.imputations, self.offsets, self.factors))
+        count = max(1, TILE_ENTRIES // max(1, len(self.columns)))
+        return tuple(np.tile(row, count) for row in (self.imputations, self.offsets, self.factors))
 
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
         """The grid points, as `FeatureMap.points`; each number undergoes the same operations."""
         values = np.take(numeric, self.columns, axis=1)
-        together = len(self.tiles[0]) // max(1, len(self.columns))
-        even = len(values) - len(values) % max(1, together)
+        count = len(self.tiles[0]) // max(1, len(self.columns))
+        even = len(values) - len(values) % max(1, count)
         for part, length in ((values[:even], len(self.tiles[0])), (values[even:], len(self.columns))):
             if not part.size:
                 continue

@@ -156,14 +156,14 @@ class PlanedWorkload:
                         words[:, bit, row] = _words((cells >> bit & 1).view(np.uint8).astype(np.bool_))
                 planes.append((words, places))
         large = [partition for partition, k in zip(partitions, sizes, strict=True) if k > MOST_PLANED]
-        made = cls(
+        workload = cls(
             tuple(planes),
             encode_workload(large, records) if large else None,
             sizes,
             len(records),
             np.empty(0, np.int64),
         )
-        return replace(made, total=made.errors(np.ones(len(records), np.bool_)))
+        return replace(workload, total=workload.errors(np.ones(len(records), np.bool_)))
 
     @property
     def nbytes(self) -> int:
@@ -198,12 +198,12 @@ class PlanedWorkload:
 
 def _planed(sizes: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
     """(bits, places of partitions) of the planes that are worked on together: as many as `PLANE_ENTRIES` hold."""
-    together: dict[int, list[int]] = {}
+    by_bits: dict[int, list[int]] = {}
     for at, k in enumerate(sizes):
         if k <= MOST_PLANED:
-            together.setdefault(max(1, (k - 1).bit_length()), []).append(at)
+            by_bits.setdefault(max(1, (k - 1).bit_length()), []).append(at)
     batches = []
-    for bits, places in together.items():
+    for bits, places in by_bits.items():
         most = max(1, PLANE_ENTRIES // (BLOCK_WORDS * max(1, max(sizes[at] for at in places) - 1)))
         batches += [(bits, tuple(places[first : first + most])) for first in range(0, len(places), most)]
     return batches
@@ -225,18 +225,18 @@ def _set_counts(planes: NDArray[np.uint64], errors: NDArray[np.uint64], most: in
     """Erring records whose cell's number has all bits of a set, (2^bits, partitions) for the sets 1 .. most - 1."""
     _, bits, members, _ = planes.shape
     counts = np.zeros((1 << bits, members), np.int64)
-    both = np.empty((most, members, BLOCK_WORDS), np.uint64)
-    ones, some = (np.zeros(both[1:].shape, np.uint8) for _ in range(2))
+    joints = np.empty((most, members, BLOCK_WORDS), np.uint64)
+    ones, latest = (np.zeros(joints[1:].shape, np.uint8) for _ in range(2))
     for block, (words, erring) in enumerate(zip(planes, errors, strict=True)):
         for number in range(1, most):
             rest, lowest = number & (number - 1), (number & -number).bit_length() - 1
-            np.bitwise_and(words[lowest], both[rest] if rest else erring, out=both[number])
+            np.bitwise_and(words[lowest], joints[rest] if rest else erring, out=joints[number])
         if block % 3 == 0:  # three words have at most 192 ones: more would overflow a byte
             counts[1:most] += ones.sum(axis=2, dtype=np.int64)
-            np.bitwise_count(both[1:], out=ones)
+            np.bitwise_count(joints[1:], out=ones)
         else:
-            np.bitwise_count(both[1:], out=some)
-            ones += some
+            np.bitwise_count(joints[1:], out=latest)
+            ones += latest
     counts[1:most] += ones.sum(axis=2, dtype=np.int64)
     return counts
 

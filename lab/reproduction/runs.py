@@ -63,13 +63,13 @@ class Lockstep:
 
         What it has trained is not trained again: without noise the first hypotheses of C and I are one.
         """
-        known: dict[tuple[object, ...], TrainedNetwork] = {}
+        networks: dict[tuple[object, ...], TrainedNetwork] = {}
 
         def train(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
             key = (options, data.seed, *(_content(values) for values in (data.X, data.y, data.weights)))
-            if key not in known:
-                known[key] = trained(data, options)
-            return known[key]
+            if key not in networks:
+                networks[key] = trained(data, options)
+            return networks[key]
 
         def trained(data: TrainingSet, options: TrainingOptions) -> TrainedNetwork:
             order = _Order(data, options)
@@ -129,7 +129,7 @@ class Lockstep:
 
 def _content(values: ArrayLike | None) -> tuple[tuple[int, ...], bytes]:
     array = np.empty(0) if values is None else np.asarray(values, np.float64)
-    return array.shape, hashlib.sha256(np.ascontiguousarray(array)).digest()
+    return array.shape, hashlib.sha256(array.tobytes()).digest()
 
 
 def run_together(
