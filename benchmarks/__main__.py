@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = (
     "startup",
     "work",
+    "kernels",
+    "million",
     "carriers",
     "many_curators",
     "audit_ledger",

@@ -7,6 +7,7 @@ and prediction are the same to the last bit, whatever other records are there (P
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -41,6 +42,8 @@ MOST_WIDTH = 8192
 """Most coordinates of a point. A sum of three products of grid numbers for each coordinate is then below 2^51."""
 BLOCK_ENTRIES = 262_144
 """Numbers in one block (2 MB), which fits the second-level cache."""
+TILE_ENTRIES = 2048
+"""Numbers of several records that are scaled in one run, since a run for each record of a narrow map takes longer."""
 MOST_BLOCK_WIDTH = 1024
 """A block of a wider map has as many records as if it had this width: each block takes a step per categorical
 feature."""
@@ -140,12 +143,25 @@ class _Mapping:
     # for each categorical feature its column, first coordinate, hot coordinate by code, and value
     categorical: list[tuple[int, int, NDArray[np.intp], NDArray[np.float64]]]
 
+    @cached_property
+    def tiles(self) -> tuple[NDArray[np.float64], ...]:
+        """Imputations, offsets and factors, repeated for as many records as are scaled in one run."""
+        count = max(1, TILE_ENTRIES // max(1, len(self.columns)))
+        return tuple(np.tile(row, count) for row in (self.imputations, self.offsets, self.factors))
+
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
         """The grid points, as `FeatureMap.points`; each number undergoes the same operations."""
         values = np.take(numeric, self.columns, axis=1)
-        np.copyto(values, self.imputations, where=np.isnan(values))
-        values -= self.offsets
-        values *= self.factors
+        count = len(self.tiles[0]) // max(1, len(self.columns))
+        even = len(values) - len(values) % max(1, count)
+        for part, length in ((values[:even], len(self.tiles[0])), (values[even:], len(self.columns))):
+            if not part.size:
+                continue
+            runs = part.reshape(-1, length)
+            imputations, offsets, factors = (tile[:length] for tile in self.tiles)
+            np.copyto(runs, imputations, where=np.isnan(runs))
+            runs -= offsets
+            runs *= factors
         values = to_grid(values, out=values)
         if not self.categorical:
             return values

@@ -189,7 +189,7 @@ class PrivateDataset:
         Returns:
             Two (sum of cell counts,) int64 vectors.
         """
-        workload = self._cache.get(partitions)
+        workload = self._cache.of_errors(partitions)
         if hypothesis is None:
             errors = np.zeros(len(self._records), np.bool_)
         else:

@@ -4,6 +4,9 @@ Neighbouring partitions are counted jointly: counters for up to 16,384 joint cel
 pass over a uint16 column serves several partitions at once. The lowest bit is left free for "the hypothesis errs here".
 Many records are encoded by several threads, one share of them each.
 
+Of many records, partitions of few cells are kept as planes of bits where only errors are counted: a machine word then
+counts 64 records, and the time depends on no record (Warren 2013, chapter 5).
+
 `protocol.kinds.counts` estimates a workload's time and memory; its constants were measured with this module.
 """
 
@@ -12,12 +15,12 @@ import os
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +42,13 @@ MOST_COUNTERS = 2 * MOST_JOINT_CELLS
 LEAST_SHARE = 50_000
 """Fewest records that are worth a thread of their own."""
 
+LEAST_PLANED, MOST_PLANED = 65_536, 32
+"""Fewest records, and most cells of a partition, that are counted in planes of bits."""
+
+BLOCK_WORDS, PLANE_ENTRIES = 256, 65_536
+"""Words of a plane, and of all planes of one step, that are worked on at once: half a megabyte stays in the cache."""
+WORD = 64
+
 KEY_BYTES = 250
 """Bytes of a digest and of its entry in the cache."""
 
@@ -52,8 +62,8 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 Groups = Iterable[tuple[Codes, tuple[int, ...]]]
 
 
-class Workload(Protocol):
-    """A workload that can be counted."""
+class ErrorCounts(Protocol):
+    """A workload of which errors can be counted."""
 
     def count(self, errors: NDArray[np.bool_]) -> Counts:
         """Records per cell where the hypothesis errs, and where it does not.
@@ -64,6 +74,10 @@ class Workload(Protocol):
         Returns:
             Two (sum of cell counts,) int64 vectors, partition by partition.
         """
+
+
+class Workload(ErrorCounts, Protocol):
+    """A workload that can be counted."""
 
     def count_classes(self, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
         """Records of each class per cell.
@@ -113,6 +127,132 @@ class EncodedWorkload:
 
 
 @dataclass(frozen=True)
+class PlanedWorkload:
+    """A workload of which errors alone are counted, kept as planes of bits: bit b of the records' cells is plane b.
+
+    Of a set S of bits, popcounts of the planes' conjunctions tell how many erring records have all of S in their cell's
+    number; differences of these (Moebius) are the cells' counts. Cells are numbered from 0, so of k cells only the sets
+    below k occur.
+    """
+
+    # (blocks, bits, partitions, BLOCK_WORDS) uint64, and the places of these partitions in the workload
+    planes: tuple[tuple[NDArray[np.uint64], tuple[int, ...]], ...]
+    joint: EncodedWorkload | None  # the partitions of more cells, in order
+    sizes: tuple[int, ...]  # cell counts of all partitions
+    records: int
+    total: NDArray[np.int64]  # records per cell, (sum of cell counts,)
+
+    @classmethod
+    def of(cls, partitions: Sequence[Partition], records: Records) -> "PlanedWorkload":
+        """Apply every partition to every record once."""
+        sizes = tuple(partition.cell_count(records.schema) for partition in partitions)
+        shares, planes = _shares(records), []
+        with ThreadPoolExecutor(len(shares)) if len(shares) > 1 else nullcontext() as pool:
+            for bits, places in _planed(sizes):
+                words = np.empty((_blocks(len(records)), bits, len(places), BLOCK_WORDS), np.uint64)
+                for row, at in enumerate(places):
+                    cells = _encoded_group((partitions[at],), (sizes[at],), shares, pool) >> 1
+                    for bit in range(bits):
+                        words[:, bit, row] = _words((cells >> bit & 1).view(np.uint8).astype(np.bool_))
+                planes.append((words, places))
+        large = [partition for partition, k in zip(partitions, sizes, strict=True) if k > MOST_PLANED]
+        workload = cls(
+            tuple(planes),
+            encode_workload(large, records) if large else None,
+            sizes,
+            len(records),
+            np.empty(0, np.int64),
+        )
+        return replace(workload, total=workload.errors(np.ones(len(records), np.bool_)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory kept, in bytes."""
+        return _planed_memory(self.sizes, self.records)
+
+    def count(self, errors: NDArray[np.bool_]) -> Counts:
+        """See `Workload`."""
+        wrong = self.errors(errors)
+        return wrong, self.total - wrong
+
+    def errors(self, errors: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Records per cell where the hypothesis errs, (sum of cell counts,) int64."""
+        erring, words = int(np.count_nonzero(errors)), _words(errors)
+        counted: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * len(self.sizes)
+        for planes, places in self.planes:
+            sets = _set_counts(planes, words, max(self.sizes[at] for at in places))
+            sets[0] = erring
+            for bit in range(planes.shape[1]):
+                halves = sets.reshape(-1, 2, 1 << bit, len(places))
+                halves[:, 0] -= halves[:, 1]
+            for row, at in enumerate(places):
+                counted[at] = sets[: self.sizes[at], row]
+        if self.joint is not None:
+            large = [at for at, k in enumerate(self.sizes) if k > MOST_PLANED]
+            wrong, _ = self.joint.count(errors)
+            ends = np.cumsum([self.sizes[at] for at in large])[:-1]
+            for at, part in zip(large, np.split(wrong, ends), strict=True):
+                counted[at] = part
+        return np.concatenate(counted)
+
+
+def _planed(sizes: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+    """(bits, places of partitions) of the planes that are worked on together: as many as `PLANE_ENTRIES` hold."""
+    by_bits: dict[int, list[int]] = {}
+    for at, k in enumerate(sizes):
+        if k <= MOST_PLANED:
+            by_bits.setdefault(max(1, (k - 1).bit_length()), []).append(at)
+    batches = []
+    for bits, places in by_bits.items():
+        most = max(1, PLANE_ENTRIES // (BLOCK_WORDS * max(1, max(sizes[at] for at in places) - 1)))
+        batches += [(bits, tuple(places[first : first + most])) for first in range(0, len(places), most)]
+    return batches
+
+
+def _blocks(records: int) -> int:
+    return -(-records // (WORD * BLOCK_WORDS))
+
+
+def _words(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Flags as bits, (blocks, BLOCK_WORDS) uint64; those beyond the last record are 0."""
+    words = np.zeros((_blocks(len(flags)), BLOCK_WORDS), np.uint64)
+    packed = np.packbits(flags)
+    words.view(np.uint8).reshape(-1)[: len(packed)] = packed
+    return words
+
+
+def _set_counts(planes: NDArray[np.uint64], errors: NDArray[np.uint64], most: int) -> NDArray[np.int64]:
+    """Erring records whose cell's number has all bits of a set, (2^bits, partitions) for the sets 1 .. most - 1."""
+    _, bits, members, _ = planes.shape
+    counts = np.zeros((1 << bits, members), np.int64)
+    joints = np.empty((most, members, BLOCK_WORDS), np.uint64)
+    ones, latest = (np.zeros(joints[1:].shape, np.uint8) for _ in range(2))
+    for block, (words, erring) in enumerate(zip(planes, errors, strict=True)):
+        for number in range(1, most):
+            rest, lowest = number & (number - 1), (number & -number).bit_length() - 1
+            np.bitwise_and(words[lowest], joints[rest] if rest else erring, out=joints[number])
+        if block % 3 == 0:  # three words have at most 192 ones: more would overflow a byte
+            counts[1:most] += ones.sum(axis=2, dtype=np.int64)
+            np.bitwise_count(joints[1:], out=ones)
+        else:
+            np.bitwise_count(joints[1:], out=latest)
+            ones += latest
+    counts[1:most] += ones.sum(axis=2, dtype=np.int64)
+    return counts
+
+
+def _planed_memory(sizes: tuple[int, ...], records: int) -> int:
+    """Bytes that a `PlanedWorkload` keeps."""
+    planes = sum(
+        8 * BLOCK_WORDS * _blocks(records) * bits * len(places) + ARRAY_BYTES + 2 * sys.getsizeof(places)
+        for bits, places in _planed(sizes)
+    )
+    large = [k for k in sizes if k > MOST_PLANED]
+    joint = _memory(_neighbours(large, _most_joint(records)), records) if large else 0
+    return planes + joint + sys.getsizeof(sizes) + 8 * sum(sizes) + ARRAY_BYTES
+
+
+@dataclass(frozen=True)
 class StreamedWorkload:
     """A workload too large to keep: each group is encoded, counted and dropped."""
 
@@ -138,6 +278,9 @@ def encode_workload(partitions: Sequence[Partition], records: Records) -> Encode
     return EncodedWorkload(groups, sizes)
 
 
+Kept = TypeVar("Kept", EncodedWorkload, PlanedWorkload)
+
+
 class WorkloadCache:
     """A cache of encoded workloads by digest, bounded in bytes. The least recently used are dropped first.
 
@@ -148,21 +291,38 @@ class WorkloadCache:
     def __init__(self, records: Records, most_bytes: int) -> None:
         self._records = records
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[bytes, EncodedWorkload] = OrderedDict()
+        self._kept: OrderedDict[bytes, EncodedWorkload | PlanedWorkload] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, partitions: tuple[Partition, ...]) -> Workload:
         """The encoded workload, from the cache if it is there."""
-        key = digest(encode(partitions))
+        needed = _memory(_group_sizes(partitions, self._records), len(self._records))
+        return self._get(b"", partitions, needed, encode_workload)
+
+    def of_errors(self, partitions: tuple[Partition, ...]) -> ErrorCounts:
+        """A workload of which only errors are counted, from the cache if it is there."""
+        sizes = tuple(partition.cell_count(self._records.schema) for partition in partitions)
+        if len(self._records) < LEAST_PLANED or min(sizes) > MOST_PLANED:
+            return self.get(partitions)
+        return self._get(b"planes", partitions, _planed_memory(sizes, len(self._records)), PlanedWorkload.of)
+
+    def _get(
+        self,
+        form: bytes,
+        partitions: tuple[Partition, ...],
+        nbytes: int,
+        make: Callable[[Sequence[Partition], Records], Kept],
+    ) -> Kept | StreamedWorkload:
+        key = form + digest(encode(partitions))
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-                return self._kept[key]
-            needed = _memory(_group_sizes(partitions, self._records), len(self._records)) + KEY_BYTES
+                return cast("Kept", self._kept[key])
+            needed = nbytes + KEY_BYTES
             if needed > self._most_bytes:
                 return StreamedWorkload(partitions, self._records)
-            encoded = encode_workload(partitions, self._records)
+            encoded = make(partitions, self._records)
             self._kept[key] = encoded
             self._bytes += needed
             while self._bytes > self._most_bytes:
@@ -172,8 +332,11 @@ class WorkloadCache:
 
 def _group_sizes(partitions: Sequence[Partition], records: Records) -> tuple[tuple[int, ...], ...]:
     """Neighbouring partitions to count jointly, as their cell counts."""
-    most = min(max(len(records) // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
-    return _neighbours([partition.cell_count(records.schema) for partition in partitions], most)
+    return _neighbours([partition.cell_count(records.schema) for partition in partitions], _most_joint(len(records)))
+
+
+def _most_joint(records: int) -> int:
+    return min(max(records // 4, LEAST_JOINT_CELLS), MOST_JOINT_CELLS)
 
 
 def _neighbours(sizes: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:

@@ -166,7 +166,8 @@ class Profiles:
         return place
 
 
-_RANKING_ENTRIES = 2_000_000
+_RANKING_ENTRIES = 200_000
+"""Numbers of draws and records at once (1.6 MB), of which every step's operands stay in the cache."""
 
 
 @dataclass(frozen=True)

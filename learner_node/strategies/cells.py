@@ -68,13 +68,20 @@ class CellsModel:
         """P(class 1) for each record: (n,) in [0, 1]."""
         return shifted(self.unshifted(coordinates(self.features, records)), self.intercept)
 
-    def matched(self, points: NDArray[np.float64], cells: NDArray[np.int64], prevalence: Prevalence) -> "CellsModel":
+    def matched(
+        self,
+        points: NDArray[np.float64],
+        cells: NDArray[np.int64],
+        prevalence: Prevalence,
+        unshifted: NDArray[np.float64] | None = None,
+    ) -> "CellsModel":
         """The model with its mean moved to one that the answers support.
 
         `points` (n, d) and `cells` (n,) are those of the source records that the label model was fitted to;
-        `prevalence` is that of class 1.
+        `prevalence` is that of class 1, and `unshifted` (n,) the model's at the points, where it is known.
         """
-        apart, mass = self.unshifted(held_apart(points, cells)), self.labels.source_mass
+        moved, mass = held_apart(points, cells), self.labels.source_mass
+        apart = unshifted if moved is points and unshifted is not None else self.unshifted(moved)
         return replace(self, intercept=matching_intercept(apart, mass, prevalence.nearest(apart, mass)))
 
     def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -134,8 +141,10 @@ class CellsStrategy:
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         prevalence = self._prevalence(problem, answers[-1], observation)
-        model = CellsModel(features, labels, networks).matched(points, observation.cells, prevalence)
-        probability = shifted(model.unshifted(points), model.intercept)
+        model = CellsModel(features, labels, networks)
+        unshifted = model.unshifted(points)
+        model = model.matched(points, observation.cells, prevalence, unshifted)
+        probability = shifted(unshifted, model.intercept)
         bound = problem.most_records_per_unit
         accuracy = estimate_accuracy(probability, posterior, seed=seed, records_per_unit=bound)
         estimate = SourceEstimate(labels.source_mass, probability, accuracy, prevalence)
@@ -261,12 +270,13 @@ class CellsClassesStrategy:
             declared=problem.records_at(answer.sites),
             records_per_unit=problem.most_records_per_unit,
         )
-        apart = labels.probabilities(held_apart(points, cells))
+        moved, probabilities = held_apart(points, cells), labels.probabilities(points)
+        apart = probabilities if moved is points else labels.probabilities(moved)
         shares = [
             prevalence.nearest(column, labels.source_mass) for prevalence, column in zip(counted, apart.T, strict=True)
         ]
         factors = matching_factors(apart, labels.source_mass, shares)
-        probabilities = rescaled(labels.probabilities(points), factors)
+        probabilities = rescaled(probabilities, factors)
         recalls = class_recalls(posteriors, labels.exclusion, probabilities, seed=problem.seed)
         estimate = ClassesEstimate(labels.source_mass, probabilities, counted, recalls)
         return CellsClassesModel(features, labels, factors), estimate

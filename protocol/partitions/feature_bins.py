@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import RemoteProtocolError
-from protocol.partitions.grid_edges import search_cost, search_once
+from protocol.partitions.grid_edges import at_or_below, search_cost, search_once
 from protocol.records import LABEL_STEPS, MISSING_CODE, Records, label_steps
 from protocol.refusals import RefusalCode
 from protocol.schema import Attribute, CategoricalAttribute, Name, NumericAttribute, Schema
@@ -77,7 +77,7 @@ class FeatureBins(msgspec.Struct, frozen=True, tag="feature_bins", forbid_unknow
         if self.attribute == schema.label and schema.label_bounds is not None:
             return np.searchsorted(_steps_of(self.edges, schema.label_bounds), column, side="right")
         if isinstance(schema.variable(self.attribute), NumericAttribute):
-            bins = np.searchsorted(np.asarray(self.edges, np.float64), column, side="right")
+            bins = at_or_below(np.asarray(self.edges, np.float64), column)
             missing = np.isnan(column)
         else:
             bins = column.astype(np.intp)

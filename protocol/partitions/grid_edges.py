@@ -20,6 +20,7 @@ COLUMN_COST = 200
 """Work (see `protocol.limits`) per record of reading a value and writing its bin."""
 COMPARISON_COST = 200
 """Work per record and comparison of a binary search among many edges, whose branches are unpredictable."""
+FEW_EDGES = 16
 EDGES_ONCE = 20 * CALL_ONCE
 EDGE_ONCE = 3_000
 """Work of reading and checking, per tuple of edges and per edge, which is a Python float."""
@@ -41,7 +42,21 @@ def check_edges(edges: Sequence[float], field: str) -> None:
 
 def bins(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.intp]:
     """The bin of each value, (n,) in 0 .. len(edges). `values` are in steps of 2^-24, checked `edges` in units."""
-    return np.searchsorted(_steps(edges), values, side="right")
+    return at_or_below(_steps(edges), values)
+
+
+def at_or_below(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.intp]:
+    """How many of the increasing edges are at or below each value, (n,) in 0 .. b; any number for a NaN.
+
+    Few edges are compared one after the other, which takes a fifth of a search's time.
+    """
+    if not 0 < len(edges) <= FEW_EDGES:
+        return np.searchsorted(edges, values, side="right")
+    values = np.ascontiguousarray(values)
+    below: NDArray[np.uint8] = np.greater_equal(values, edges[0]).view(np.uint8)
+    for edge in edges[1:]:
+        below += (values >= edge).view(np.uint8)
+    return below.astype(np.intp)
 
 
 def search_cost(edges: Sequence[float]) -> int:

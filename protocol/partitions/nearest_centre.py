@@ -82,9 +82,12 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         starts = range(0, len(weights), MOST_TILE)
         tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
         chosen = np.zeros(len(records), np.intp)
-        memory = np.empty(0)
-        for block, points in self.features.blocks(records, min(len(centres), MOST_TILE)):
-            extended = np.column_stack([points, np.ones(len(points))])
+        memory, rows = np.empty(0), np.ones((0, 0))
+        for block, points in self.features.blocks(records, max(4 * self.features.width, min(len(centres), MOST_TILE))):
+            if len(rows) < len(points):
+                rows = np.ones((len(points), points.shape[1] + 1))
+            extended = rows[: len(points)]
+            extended[:, :-1] = points
             best = np.full(len(points), -np.inf)
             for start, tile in zip(starts, tiles, strict=True):
                 shape = (len(points), tile.shape[1])
@@ -92,6 +95,9 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
                     memory = np.empty(math.prod(shape))
                 nearness = np.matmul(extended, tile, out=memory[: math.prod(shape)].reshape(shape))
                 nearest = np.argmax(nearness, axis=1)
+                if len(tiles) == 1:
+                    chosen[block] = nearest
+                    break
                 value = np.take_along_axis(nearness, nearest[:, None], axis=1)[:, 0]
                 nearer = value > best
                 best[nearer] = value[nearer]

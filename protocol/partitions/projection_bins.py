@@ -126,7 +126,10 @@ class ProjectionBins(msgspec.Struct, frozen=True, tag="projection_bins", forbid_
 
     def cells(self, records: Records) -> NDArray[np.intp]:
         """The cell of each record, shape (n,)."""
-        cells = np.zeros(len(records), np.intp)
-        for values, edges in zip(self.projections(records).T, self.edges, strict=True):
-            cells = cells * (len(edges) + 1) + bins(values, edges)
+        cells, weights = np.zeros(len(records), np.intp), self.grid
+        for block, points in self.features.blocks(records, 2 * self.features.width):
+            here = cells[block]
+            for values, edges in zip(weights @ points.T, self.edges, strict=True):
+                here *= len(edges) + 1
+                here += bins(values, edges)
         return cells

@@ -26,6 +26,8 @@ LEVEL_ONCE = 10 * CALL_ONCE
 NODE_BYTE_ONCE = 200
 """Work per byte of the nodes, which are sorted and looked up as well as copied."""
 NODE_BYTES = 16
+SMALLER = 4
+"""A block's points are one of four arrays that a level reads or writes, and the cache holds them all."""
 
 
 class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_fields=True):
@@ -77,18 +79,22 @@ class TreeLeaves(msgspec.Struct, frozen=True, tag="tree_leaves", forbid_unknown_
         # Leaf l becomes node m + l, which leads to itself: records that have arrived need no mask.
         leaves = np.arange(count, 2 * count + 1)
         children = np.where(table[:, 2:] < 0, count - 1 - table[:, 2:], table[:, 2:])
-        children = np.concatenate([children, np.column_stack([leaves, leaves])]).ravel()
-        coordinates = np.concatenate([table[:, 0], np.zeros_like(leaves)])
-        thresholds = np.concatenate([table[:, 1], np.zeros_like(leaves)]).astype(np.float64)
+        children = 2 * np.concatenate([children, np.column_stack([leaves, leaves])]).ravel()
+        coordinates = np.repeat(np.concatenate([table[:, 0], np.zeros_like(leaves)]), 2)
+        thresholds = np.repeat(np.concatenate([table[:, 1], np.zeros_like(leaves)]).astype(np.float64), 2)
         leaves = np.empty(len(records), np.intp)
-        for block, points in self.features.blocks(records):
-            starts = np.arange(len(points)) * points.shape[1]
-            flat = points.ravel()
-            at = np.zeros(len(points), np.intp)
+        for block, points in self.features.blocks(records, SMALLER * self.features.width):
+            flat, starts = points.ravel(), np.arange(len(points)) * points.shape[1]
+            # Twice the node, of which the children are a pair. Every index is in range: "clip" alone checks none twice.
+            at, place, value, limit = (np.zeros(len(points), kind) for kind in (np.intp, np.intp, float, float))
             for _ in range(depth):
-                above = flat[starts + coordinates[at]] >= thresholds[at]
-                at = children[2 * at + above]
-            leaves[block] = at - count
+                np.take(coordinates, at, out=place, mode="clip")
+                place += starts
+                np.take(flat, place, out=value, mode="clip")
+                np.take(thresholds, at, out=limit, mode="clip")
+                np.add(at, value >= limit, out=place)
+                np.take(children, place, out=at, mode="clip")
+            leaves[block] = (at >> 1) - count
         return leaves
 
     def _complaint(self) -> str:

@@ -16,7 +16,14 @@ from at_length import also_at_length
 from curator_fakes import ATTRIBUTES, ROWS, ZeroNoise, numbers, open_curator, opened, plan_of, release_of
 from curator_node.mechanisms import ExactNoise, Stamp
 from curator_node.records import workloads
-from curator_node.records.workloads import KEY_BYTES, StreamedWorkload, WorkloadCache, encode_workload
+from curator_node.records.workloads import (
+    KEY_BYTES,
+    EncodedWorkload,
+    PlanedWorkload,
+    StreamedWorkload,
+    WorkloadCache,
+    encode_workload,
+)
 from expril.audit.generators.values import partitions_of, schemas
 from generators import bodies
 from learner_node.models.source import standardising_map
@@ -321,7 +328,6 @@ def centres(rng, numeric, count):
 
 def assert_counts(partitions, records, errors):
     """Against one record and one partition at a time."""
-    wrong, right = encode_workload(partitions, records).count(errors)
     expected = [], []
     for partition in partitions:
         counts = np.zeros((2, partition.cell_count(records.schema)), int)
@@ -329,8 +335,10 @@ def assert_counts(partitions, records, errors):
             counts[int(not error), cell] += 1
         for table, column in zip(expected, counts.tolist(), strict=True):
             table.extend(column)
-    assert wrong.dtype == right.dtype == np.int64
-    assert (wrong.tolist(), right.tolist()) == expected
+    for workload in (encode_workload(partitions, records), PlanedWorkload.of(partitions, records)):
+        wrong, right = workload.count(errors)
+        assert wrong.dtype == right.dtype == np.int64
+        assert (wrong.tolist(), right.tolist()) == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -411,6 +419,23 @@ def test_counts_do_not_depend_on_the_order_of_the_records():
     counts = encode_workload(partitions, records).count(errors)
     other = encode_workload(partitions, records.take(order)).count(errors[order])
     assert np.array_equal(counts, other)
+
+
+def test_errors_alone_are_counted_in_planes_of_bits_where_records_are_many(monkeypatch):
+    records, partitions = make_records(np.random.default_rng(7), 300, 2), (bins(0, 6), bins(1, 40), bins(1, 1))
+    monkeypatch.setattr(workloads, "LEAST_PLANED", 300)
+    cache = WorkloadCache(records, 10**6)
+    planed, joint = cache.of_errors(partitions), cache.get(partitions)
+    assert cache.of_errors(partitions) is planed
+    assert type(planed) is PlanedWorkload
+    assert type(joint) is EncodedWorkload
+    assert cache._bytes == planed.nbytes + joint.nbytes + 2 * KEY_BYTES
+    arrays = [planes for planes, _ in planed.planes] + [*planed.joint.groups, planed.total]
+    assert sum(array.nbytes for array in arrays) < planed.nbytes < sum(array.nbytes for array in arrays) + 2_000
+    assert cache.of_errors((bins(1, 40),)) is cache.get((bins(1, 40),))
+    assert type(WorkloadCache(records, planed.nbytes).of_errors(partitions)) is StreamedWorkload
+    monkeypatch.setattr(workloads, "LEAST_PLANED", 301)
+    assert cache.of_errors(partitions) is joint
 
 
 def cached_bytes(partitions, records):

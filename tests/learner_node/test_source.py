@@ -247,6 +247,14 @@ def test_points_held_apart_are_as_far_from_their_cell_as_from_its_other_points(s
         assert step == pytest.approx(points[number] - points[others].mean(axis=0), abs=1e-9)
 
 
+def test_points_of_large_cells_stay(monkeypatch):
+    points, cell = np.array([[0.0], [1.0], [5.0]]), np.array([0, 0, 0])
+    monkeypatch.setattr("learner_node.models.source.MOST_MOVED", 3)
+    assert held_apart(points, cell) is not points
+    monkeypatch.setattr("learner_node.models.source.MOST_MOVED", 2)
+    assert held_apart(points, cell) is points
+
+
 def test_points_held_apart_lie_as_other_records_of_the_population_do():
     """Of 30 draws of 300 records in 100 cells: mean squares about the cells' means, of the source and of others."""
     off = []

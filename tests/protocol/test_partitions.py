@@ -44,6 +44,7 @@ from protocol.partitions import (
     ProjectionBins,
     ScoreBins,
     TreeLeaves,
+    grid_edges,
     nearest_centre,
 )
 from protocol.partitions.grid_edges import COLUMN_COST, COMPARISON_COST
@@ -116,6 +117,8 @@ def test_a_cell_does_not_depend_on_the_other_records(kind):
         entries, tile = data.draw(st.tuples(st.sampled_from([1, 7, 40]), st.sampled_from([1, 2])))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(feature_map, "BLOCK_ENTRIES", entries)
+            patch.setattr(feature_map, "TILE_ENTRIES", data.draw(st.sampled_from([1, 7, 40])))
+            patch.setattr(grid_edges, "FEW_EDGES", 0)  # the cells of a plain search
             patch.setattr(nearest_centre, "MOST_TILE", tile)
             assert np.array_equal(partition.cells(records), whole)
 
