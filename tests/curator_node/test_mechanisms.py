@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -44,7 +45,8 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import ExactNoise, Stamp, check_loss, cut_off_sum
 from curator_node.opendp_noise import OpenDPNoise, check_map, discrete_laplace_mechanism, float_not_below
-from curator_node.site import assemble_site
+from curator_node.policy import Policy
+from curator_node.site import assemble_site, noise_of
 from expril.audit.attack.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
@@ -235,6 +237,44 @@ def test_seeded_noise_follows_the_same_law_and_its_stamp():
     assert np.array_equal(draws, noise.discrete_laplace(zeros, 1, law, STAMP))
     for other in (Stamp("bob", 0, 1), Stamp("ann", 1, 1), Stamp("ann", 0, 2)):
         assert not suspicious_pairs(draws, noise.discrete_laplace(zeros, 1, law, other), 30)
+
+
+def test_a_steward_chooses_opendp_by_the_policy_and_only_when_the_curator_starts():
+    assert type(noise_of(policy())) is ExactNoise
+    chosen = policy(noise="opendp")
+    curator = open_curator(rules=chosen)
+    assert isinstance(curator._noise, OpenDPNoise)
+    with pytest.raises(ConfigurationError, match="source of noise is chosen when the curator starts"):
+        curator.adopt(policy())
+    assert curator.policy == chosen
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"name": "basel", "cap": 1, "noise": "numpy"}, Policy)
+
+
+def test_opendp_that_is_named_and_not_installed_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "curator_node.opendp_noise", None)
+    with pytest.raises(ConfigurationError, match='pip install opendp, or say noise = "exact"'):
+        noise_of(policy(noise="opendp"))
+
+
+@pytest.mark.slow
+def test_no_curator_loads_opendp_unless_its_policy_names_it():
+    code = """
+import sys
+import curator_fakes
+import curator_node.daemon.service, curator_node.client_app, simulations.local
+learner = curator_fakes.opened(curator_fakes.open_curator())
+assert type(learner.query()).__name__ == "Release"
+print([name for name in sys.modules if name.split(".")[0] == "opendp"])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert found.stdout == "[]\n"
 
 
 def test_idealized_numerics_is_enabled_nowhere():
