@@ -434,7 +434,15 @@ def test_a_word_that_equals_a_bound_is_settled_by_the_next_ones(scale):
                 ((first[at], second[at], third[at] - 1), at - 1),
                 ((first[at], second[at], third[at] + 1), at),
             ]:
-                assert digit._read(1, Bits(read)).tolist() == [expected]
+                assert outcome_of(digit, read) == expected
+
+
+def outcome_of(digit, given):
+    """What a digit makes of these words, all of which it reads."""
+    source = Bits(given)
+    (outcome,) = digit._read(source.words(1), source).tolist()
+    assert not source.given
+    return outcome
 
 
 def bound_alone(bounds, at):
@@ -451,8 +459,8 @@ def test_several_bounds_in_one_word_are_told_apart():
     assert len(crowded) > 5
     for at in crowded:
         given = [wide[at] >> 128, (wide[at] >> 64) % 2**64, wide[at] % 2**64]
-        assert digit._read(1, Bits([*given[:2], given[2] + 1])).tolist() == [at]
-        assert digit._read(1, Bits([*given[:2], given[2] - 1])).tolist() == [at - 1]
+        assert outcome_of(digit, [*given[:2], given[2] + 1]) == at
+        assert outcome_of(digit, [*given[:2], given[2] - 1]) == at - 1
 
 
 @given(st.builds(Fraction, st.integers(0, 10**5), st.integers(1, 10**4)), st.integers(20, 400))
@@ -575,7 +583,7 @@ def test_draws_of_no_such_size_or_scale_are_refused():
 
 
 def test_each_number_takes_as_many_bytes_whatever_it_is():
-    """Time cannot tell what does not happen: 400 numbers of any scale take a word a digit, and no more."""
+    """Time cannot tell what does not happen: 400 numbers of any scale take a word for each digit, and no more."""
     for scale in EVERY:
         taken = []
 
@@ -585,7 +593,7 @@ def test_each_number_takes_as_many_bytes_whatever_it_is():
 
         draw_laplace(400, scale, count)
         # One word in 2^52 is a bound's.
-        assert taken == [3200] * len(digits_of(scale, signed=True))
+        assert taken == [3200 * len(digits_of(scale, signed=True))]
 
 
 @pytest.mark.parametrize("scores", [[3, 3, 0, -5], [0], [1, 0, 0, 6, -9], [7, 7, 7]])
@@ -775,19 +783,19 @@ def test_the_largest_numbers_fit_into_64_bits(scale, signed, monkeypatch):
     """Below 2^48, and below 2^63 with a coin."""
     digits, rows = digits_of(scale, signed=signed), itertools.count(1)
 
-    def largest(digit, size, source):
+    def largest(digit, words, source):
         beyond = digit.last and next(rows) < MOST_ROWS
-        return np.full(size, digit.count if beyond else digit.count - 1, np.int64)
+        return np.full(len(words), digit.count if beyond else digit.count - 1, np.int64)
 
     monkeypatch.setattr(Digit, "_read", largest)
-    numbers = exact_draws._numbers(2, digits, None)
+    numbers = exact_draws._numbers(2, digits, exact_draws.RandomWords(os.urandom))
     assert numbers.dtype == np.int64
     assert numbers.tolist() == [most_distant(digits)] * 2
     assert numbers.max() < 2**48
     assert int(numbers.max()) * MOST_PARTS < 2**63
     rows = itertools.count()
     with pytest.raises(ArithmeticError, match="repeat"):
-        exact_draws._numbers(2, digits, None)
+        exact_draws._numbers(2, digits, exact_draws.RandomWords(os.urandom))
 
 
 def laws(n, scale, parts, places):
