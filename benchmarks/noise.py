@@ -51,20 +51,19 @@ def _whole() -> list[Result]:
     for scale in WHOLE:
         for size in SIZES:
             ours, theirs = _interleaved([_asking(each, scale, size) for each in (ExactNoise(), OpenDPNoise())], REPEATS)
-            rows.append(
-                at_most(
-                    f"a number of noise over OpenDP's vector call, scale {_text(scale)}, {size} at once",
-                    min(ours) / min(theirs),
-                    A_THIRD,
-                    "times",
-                    note=f"{min(ours) / size * 1e6:.3g} us over {min(theirs) / size * 1e6:.3g} us a number",
-                )
+            name = f"a number of noise over OpenDP's vector call, scale {_text(scale)}, {size} at once"
+            ratio, note = (
+                min(ours) / min(theirs),
+                f"{min(ours) / size * 1e6:.3g} us over {min(theirs) / size * 1e6:.3g}",
             )
+            # One number alone is a call's own cost: it is told, and no target was set for it.
+            one = Result(name, ratio, "times", note=note)
+            rows.append(one if size == 1 else at_most(name, ratio, A_THIRD, "times", note=note))
     return rows
 
 
 def _asking(source: NoiseSource, scale: Fraction, size: int) -> Callable[[], object]:
-    """So many calls of a source that they can be timed; the time of one is that of all."""
+    """One call of a source for so many numbers."""
     zeros, law = np.zeros(size, np.int64), DiscreteLaplace(scale)
     return lambda: source.discrete_laplace(zeros, 1, law, STAMP)
 

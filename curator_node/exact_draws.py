@@ -28,7 +28,7 @@ MOST_ROUNDS = 2**16
 
 
 LEAST_WORDS = 16
-"""So many words that are all the same are not random: the chance is 2^-960. No digit is drawn from fewer."""
+"""So many words that are all the same are not random: the chance is 2^-960. No vector is drawn from fewer."""
 
 
 class RandomWords:
@@ -124,23 +124,22 @@ class Digit:
         """Outcomes below the size. A last digit has one more, which stands for all above."""
         return 2 * self.size if self.signed else self.size
 
-    def draw(self, size: int, source: RandomWords) -> NDArray[np.int64]:
-        """(size,) independent outcomes. Beyond the reach, a last digit is the reach plus another such digit."""
-        outcomes = self._read(size, source)
+    def draw(self, words: Words, source: RandomWords) -> NDArray[np.int64]:
+        """(n,) outcomes, from (n,) words and more if need be. Beyond the reach, a digit is the reach plus another."""
+        outcomes = self._read(words, source)
         if not self.last:
             return outcomes
         beyond = np.flatnonzero(outcomes == self.count)
         for _ in range(MOST_ROWS):
             if not beyond.size:
                 return outcomes
-            further = self._read(beyond.size, source)
+            further = self._read(source.words(beyond.size), source)
             outcomes[beyond] += further
             beyond = beyond[further == self.count]
         raise not_random()
 
-    def _read(self, size: int, source: RandomWords) -> NDArray[np.int64]:
-        """(size,) outcomes of one row of the table, each from one word and, once in some 2^52 draws, further ones."""
-        words = source.words(size)
+    def _read(self, words: Words, source: RandomWords) -> NDArray[np.int64]:
+        """(n,) outcomes of one row of the table, each from one of (n,) words and, once in some 2^53, further ones."""
         outcomes = np.searchsorted(self._table, words, side="right").astype(np.int64, copy=False)
         outcomes -= 1
         for place in np.flatnonzero(self._table[outcomes] == words).tolist():
@@ -249,8 +248,8 @@ def _numbers(size: int, digits: tuple[Digit, ...], source: RandomWords) -> NDArr
     """(size,) numbers of these digits, each below 2^48; with a sign, twice the digits' number plus the sign."""
     count = max(size, LEAST_WORDS)
     numbers, worth = np.zeros(count, np.int64), 1
-    for digit in digits:
-        numbers += digit.draw(count, source) * worth
+    for digit, words in zip(digits, source.words(count * len(digits)).reshape(-1, count), strict=True):
+        numbers += digit.draw(words, source) * worth
         worth *= digit.count
     return numbers[:size]
 

@@ -128,7 +128,8 @@ def check_loss(moved: int, law: DiscreteLaplace | NoisyMax) -> None:
 def cut_off_sum(exact: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
     """(k,) sums, each moved to the nearest end of 64 bits if it lies beyond."""
     sums = exact + noise
-    beyond = np.flatnonzero(((exact ^ sums) & (noise ^ sums)) < 0)
-    ends = np.iinfo(np.int64)
-    sums[beyond] = np.where(noise[beyond] < 0, ends.min, ends.max)
+    beyond = ((exact ^ sums) & (noise ^ sums)) < 0
+    if beyond.any():
+        ends = np.iinfo(np.int64)
+        sums[beyond] = np.where(noise[beyond] < 0, ends.min, ends.max)
     return sums

@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -44,7 +45,8 @@ from curator_node.kinds import ANSWERERS
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import ExactNoise, Stamp, check_loss, cut_off_sum
 from curator_node.opendp_noise import OpenDPNoise, check_map, discrete_laplace_mechanism, float_not_below
-from curator_node.site import assemble_site
+from curator_node.policy import Policy
+from curator_node.site import assemble_site, noise_of
 from expril.audit.attack.calibration import (
     FALSE_ALARM,
     MISSED_ALARM,
@@ -237,6 +239,44 @@ def test_seeded_noise_follows_the_same_law_and_its_stamp():
         assert not suspicious_pairs(draws, noise.discrete_laplace(zeros, 1, law, other), 30)
 
 
+def test_a_steward_chooses_opendp_by_the_policy_and_only_when_the_curator_starts():
+    assert type(noise_of(policy())) is ExactNoise
+    chosen = policy(noise="opendp")
+    curator = open_curator(rules=chosen)
+    assert isinstance(curator._noise, OpenDPNoise)
+    with pytest.raises(ConfigurationError, match="source of noise is chosen when the curator starts"):
+        curator.adopt(policy())
+    assert curator.policy == chosen
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"name": "basel", "cap": 1, "noise": "numpy"}, Policy)
+
+
+def test_opendp_that_is_named_and_not_installed_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "curator_node.opendp_noise", None)
+    with pytest.raises(ConfigurationError, match='pip install opendp, or say noise = "exact"'):
+        noise_of(policy(noise="opendp"))
+
+
+@pytest.mark.slow
+def test_no_curator_loads_opendp_unless_its_policy_names_it():
+    code = """
+import sys
+import curator_fakes
+import curator_node.daemon.service, curator_node.client_app, simulations.local
+learner = curator_fakes.opened(curator_fakes.open_curator())
+assert type(learner.query()).__name__ == "Release"
+print([name for name in sys.modules if name.split(".")[0] == "opendp"])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert found.stdout == "[]\n"
+
+
 def test_idealized_numerics_is_enabled_nowhere():
     root = Path(__file__).parents[2]
     enabled = []
@@ -394,7 +434,15 @@ def test_a_word_that_equals_a_bound_is_settled_by_the_next_ones(scale):
                 ((first[at], second[at], third[at] - 1), at - 1),
                 ((first[at], second[at], third[at] + 1), at),
             ]:
-                assert digit._read(1, Bits(read)).tolist() == [expected]
+                assert outcome_of(digit, read) == expected
+
+
+def outcome_of(digit, given):
+    """What a digit makes of these words, all of which it reads."""
+    source = Bits(given)
+    (outcome,) = digit._read(source.words(1), source).tolist()
+    assert not source.given
+    return outcome
 
 
 def bound_alone(bounds, at):
@@ -411,8 +459,8 @@ def test_several_bounds_in_one_word_are_told_apart():
     assert len(crowded) > 5
     for at in crowded:
         given = [wide[at] >> 128, (wide[at] >> 64) % 2**64, wide[at] % 2**64]
-        assert digit._read(1, Bits([*given[:2], given[2] + 1])).tolist() == [at]
-        assert digit._read(1, Bits([*given[:2], given[2] - 1])).tolist() == [at - 1]
+        assert outcome_of(digit, [*given[:2], given[2] + 1]) == at
+        assert outcome_of(digit, [*given[:2], given[2] - 1]) == at - 1
 
 
 @given(st.builds(Fraction, st.integers(0, 10**5), st.integers(1, 10**4)), st.integers(20, 400))
@@ -535,7 +583,7 @@ def test_draws_of_no_such_size_or_scale_are_refused():
 
 
 def test_each_number_takes_as_many_bytes_whatever_it_is():
-    """Time cannot tell what does not happen: 400 numbers of any scale take a word a digit, and no more."""
+    """Time cannot tell what does not happen: 400 numbers of any scale take a word for each digit, and no more."""
     for scale in EVERY:
         taken = []
 
@@ -545,7 +593,7 @@ def test_each_number_takes_as_many_bytes_whatever_it_is():
 
         draw_laplace(400, scale, count)
         # One word in 2^52 is a bound's.
-        assert taken == [3200] * len(digits_of(scale, signed=True))
+        assert taken == [3200 * len(digits_of(scale, signed=True))]
 
 
 @pytest.mark.parametrize("scores", [[3, 3, 0, -5], [0], [1, 0, 0, 6, -9], [7, 7, 7]])
@@ -735,19 +783,19 @@ def test_the_largest_numbers_fit_into_64_bits(scale, signed, monkeypatch):
     """Below 2^48, and below 2^63 with a coin."""
     digits, rows = digits_of(scale, signed=signed), itertools.count(1)
 
-    def largest(digit, size, source):
+    def largest(digit, words, source):
         beyond = digit.last and next(rows) < MOST_ROWS
-        return np.full(size, digit.count if beyond else digit.count - 1, np.int64)
+        return np.full(len(words), digit.count if beyond else digit.count - 1, np.int64)
 
     monkeypatch.setattr(Digit, "_read", largest)
-    numbers = exact_draws._numbers(2, digits, None)
+    numbers = exact_draws._numbers(2, digits, exact_draws.RandomWords(os.urandom))
     assert numbers.dtype == np.int64
     assert numbers.tolist() == [most_distant(digits)] * 2
     assert numbers.max() < 2**48
     assert int(numbers.max()) * MOST_PARTS < 2**63
     rows = itertools.count()
     with pytest.raises(ArithmeticError, match="repeat"):
-        exact_draws._numbers(2, digits, None)
+        exact_draws._numbers(2, digits, exact_draws.RandomWords(os.urandom))
 
 
 def laws(n, scale, parts, places):
