@@ -30,7 +30,7 @@ from simulations.records import load_records
 from simulations.repeats import run_repeat
 from simulations.scenario import load_scenario
 
-TASKS = int(os.environ.get("EXPRIL_TASKS", "24"))
+TASKS = int(os.environ.get("EXPRIL_TASKS", "60"))
 HOSTS = ("10.77.34.1", "10.77.34.2")
 PORT = 6391
 NAMES = ("expril-one", "expril-two")

@@ -64,6 +64,8 @@ class Graph:
 
     def lacking(self, nodes: Collection[int], present: Collection[int]) -> tuple[int, ...]:
         """Nodes, ascending, that have fewer holders present than the threshold."""
+        if self._complete:  # everybody holds a share of every secret, so one threshold is that of all
+            return () if len(set(present)) >= self.threshold(0) else tuple(sorted(set(nodes)))
         members, survivors = self._flags(nodes), self._flags(present)
         counts = survivors + np.bitwise_count(self._packed & _packed(survivors)).sum(axis=1)
         return tuple(np.flatnonzero(members & (counts < self._thresholds)).tolist())
@@ -72,6 +74,10 @@ class Graph:
         flags = np.zeros(self.size, dtype=np.bool_)
         flags[np.fromiter(nodes, dtype=np.intp, count=len(nodes))] = True
         return flags
+
+    @cached_property
+    def _complete(self) -> bool:
+        return int(self.joined.sum()) == self.size * (self.size - 1)
 
     @cached_property
     def _packed(self) -> NDArray[np.uint64]:
