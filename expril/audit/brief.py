@@ -14,7 +14,8 @@ QUESTIONS = (
     "What was broken on purpose, and was it caught?",
     "What was not tried?",
 )
-QUICK = "This was a quick look with few draws, and it may miss much: run a whole audit before you rely on it."
+_QUICK = "This was a quick look with few draws, and it may miss much"
+_WHOLE = "run a whole audit before you rely on it."
 _STEPS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LOSS, _PROVEN, _CLAIM = Key(0, True, "exact law"), Key(0, False, "proven by draws"), Key(1, True, "claim")
 
@@ -26,6 +27,21 @@ def audit_brief(result: AuditResult) -> Brief:
         [Answer(question, *_split(list(texts))) for question, texts in zip(QUESTIONS, answers, strict=True)],
         _figure(result.curves),
     )
+
+
+def quick_words(result: AuditResult) -> str:
+    """What a quick look left out, and that it was one."""
+    parts = (
+        ("the mechanisms that are broken on purpose", result.controls),
+        ("the attacks on whole studies", result.studies),
+        ("the checks of the noise and of a curator's way to an answer", result.checks),
+    )
+    left_out = [words for words, tried in parts if not tried]
+    if not left_out:
+        return f"{_QUICK}: {_WHOLE}"
+    *most, last = left_out
+    words = f"{', '.join(most)} and {last}" if most else last
+    return f"{_QUICK}. It tried few pairs of data sets, and left out {words}: {_WHOLE}"
 
 
 def _split(sentences: list[str]) -> tuple[str, list[str]]:
@@ -107,7 +123,7 @@ def _untried(result: AuditResult) -> Iterator[str]:
         yield f"No exact loss was computed for {', '.join(few)}."
     yield "Whether a hospital's records are true nobody can see from outside."
     if result.quick:
-        yield QUICK
+        yield quick_words(result)
 
 
 def _figure(curves: Sequence[LossCurve]) -> list[Block]:

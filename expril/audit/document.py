@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from expril.audit.attack.mirror_plot import paper_law, paper_words, picture
-from expril.audit.brief import QUICK, audit_brief, curve_charts
+from expril.audit.brief import audit_brief, curve_charts, quick_words
 from expril.audit.recompute import Recomputed
 from expril.audit.results import (
     Attack,
@@ -163,7 +163,7 @@ def headline(result: AuditResult) -> str:
 
 def summary(result: AuditResult) -> tuple[str, ...]:
     """Return the sentences under the headline: what was done, and how certain the result is."""
-    sentences = [QUICK] if result.quick else []
+    sentences = [quick_words(result)] if result.quick else []
     if result.kinds:
         draws = min(row.attack.draws for row in result.kinds)
         sentences.append(

@@ -50,7 +50,7 @@ def audit_all(
         list[Path] | None,
         typer.Option("--run", help="A run or an export, to recompute what it spent; repeatable."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few draws and games: to try it out, not to rely on.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A first look at each release; all else is left out.")] = False,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Draw each release at other epsilons, too: about twice the time.")
     ] = False,
@@ -68,7 +68,7 @@ def audit_all(
     """
     with plain_errors(part="simulations"):
         from expril.audit.attack.whole_audit import CELLS, audit_everything
-        from expril.audit.brief import QUICK
+        from expril.audit.brief import quick_words
         from expril.audit.document import audit_document, rows_of
         from expril.audit.recompute import Recomputed, recompute
         from expril.audit.results import as_object, write_result
@@ -105,7 +105,7 @@ def audit_all(
             for block in as_terminal(document):
                 wide_console().print(block, "")
             say("not proven", *spent.wrong, style=BAD)
-            lines = (f"{document.headline}.", *([QUICK] if result.quick else []), str(out / "audit.html"))
+            lines = (f"{document.headline}.", *([quick_words(result)] if result.quick else []), str(out / "audit.html"))
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             err.print(f"{result.seconds:.0f} seconds", highlight=False)
         exit_unless(result.passed and spent.proven)

@@ -161,8 +161,14 @@ def test_the_parts_of_false_alarms_add_up_to_the_budget():
     assert len(rates[everything.audit_control]) == len(everything.CONTROLS)
 
 
+def test_a_quick_look_is_at_the_releases_alone():
+    tasks = tasks_of(draws=100_000, quick=True)
+    assert [task.maker for task in tasks] == [*everything.kinds_to_audit(), "colluders"]
+    assert {(task.work.keywords["draws"], task.work.keywords["pairs"]) for task in tasks[:-1]} == {(5000, 10)}
+
+
 def test_every_task_can_be_sent_to_another_process():
-    for task in tasks_of(draws=2000, quick=True):
+    for task in (*tasks_of(draws=2000, quick=False), *tasks_of(draws=2000, quick=True)):
         ForkingPickler.dumps(task.work)
 
 
@@ -192,6 +198,20 @@ def test_all_in_order_exits_with_0_and_writes_a_page_and_json(run, tmp_path):
     assert read_result(tmp_path / "out" / "audit.json")[0].kinds == audit().kinds
     page = (tmp_path / "out" / "audit.html").read_text()
     assert "expril audit all" in page
+
+
+def test_a_quick_look_says_what_it_left_out(run, tmp_path):
+    few = audit(kinds=(kind(draws=5000),), controls=(), checks=(), studies=())
+    said = run(few, "--quick", code=0).stdout
+    page = (tmp_path / "out" / "audit.html").read_text()
+    for part in (
+        "quick look",
+        "few pairs of data sets",
+        "left out the mechanisms that are broken on purpose, the attacks",
+    ):
+        assert part in " ".join(said.split())
+        assert part in page
+    assert "left out" not in run(audit(kinds=(kind(draws=10_000),)), code=0).stdout
 
 
 @pytest.mark.parametrize(

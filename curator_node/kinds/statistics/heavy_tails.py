@@ -6,6 +6,7 @@ where U is below the distribution function at y + 1/2, which is decided exactly 
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 from protocol.kinds.statistics.methods import POLYNOMIALS, Degrees
 
@@ -34,7 +35,9 @@ def draw_rounded(
     low, high = 0, most
     while low < high:
         middle = (low + high) // 2
-        if uniform.is_below(Fraction(2 * (middle - centre) + 1, 2) / scale, degrees):
+        # z = (middle + 1/2 - centre) / scale, not in lowest terms
+        z = (2 * (middle - centre) + 1) * scale.denominator, 2 * scale.numerator
+        if uniform.is_below(_Point.of(*z, degrees)):
             high = middle
         else:
             low = middle + 1
@@ -49,16 +52,15 @@ class _Uniform:
         self._known, self._words = 0, 0
         self._extend()
 
-    def is_below(self, z: Fraction, degrees: Degrees) -> bool:
-        """Whether it is below the distribution function at z."""
+    def is_below(self, point: "_Point") -> bool:
+        """Whether it is below the distribution function at a point."""
         while True:
             unit = 1 << WORD * self._words
-            if not _is_at_least(self._known, unit, z, degrees):
-                if _is_at_least(self._known + 1, unit, z, degrees):
-                    self._extend()  # the function's value lies between the two ends
-                    continue
+            if point.is_at_most(self._known, unit):
+                return False
+            if not point.is_at_most(self._known + 1, unit):
                 return True
-            return False
+            self._extend()  # the function's value lies between the two ends
 
     def _extend(self) -> None:
         word = self._random_bytes(WORD // 8)
@@ -68,19 +70,35 @@ class _Uniform:
         self._words += 1
 
 
-def _is_at_least(numerator: int, denominator: int, z: Fraction, degrees: Degrees) -> bool:
-    """Whether a rational of [0, 1] is at least the distribution function at z, exactly.
+class _Point(NamedTuple):
+    """The distribution function at one z: (1 + s sqrt(left / right)) / 2, where s is the sign of z."""
 
-    The function is (1 + p(t)) / 2, so 2 r - 1 is compared with p(t), by signs and then by squares: t^2 is rational.
-    """
-    twice = 2 * numerator - denominator
-    if twice >= 0 and z <= 0:
-        return True
-    if twice <= 0 and z >= 0:
-        return twice == 0 and z == 0
-    top, square = z.numerator**2, z.numerator**2 + z.denominator**2  # t^2 = top / square
-    bottom, *coefficients = POLYNOMIALS[degrees]
-    last = len(coefficients) - 1
-    total: int = sum(c * top**i * square ** (last - i) for i, c in enumerate(coefficients))
-    left_side, right_side = twice**2 * bottom**2 * square ** (2 * last + 1), top * total**2 * denominator**2
-    return bool(left_side >= right_side if z > 0 else left_side <= right_side)
+    sign: int  # of z: -1, 0 or 1
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, numerator: int, denominator: int, degrees: Degrees) -> "_Point":
+        """The point z = numerator / denominator; the denominator is positive.
+
+        The function is (1 + p(t)) / 2, and the squares of t and p(t) are rational: t^2 = top / square.
+        """
+        top = numerator * numerator
+        square = top + denominator * denominator
+        bottom, *coefficients = POLYNOMIALS[degrees]
+        total, power = 0, 1
+        for coefficient in reversed(coefficients):  # the sum of coefficient i times top^i square^(last - i)
+            total = total * top + coefficient * power
+            power *= square
+        sign = (numerator > 0) - (numerator < 0)
+        return cls(sign, top * total * total, bottom * bottom * power * power // square)
+
+    def is_at_most(self, numerator: int, denominator: int) -> bool:
+        """Whether the function is at most a rational r of [0, 1]: 2 r - 1 is compared by sign, then by squares."""
+        twice = 2 * numerator - denominator
+        if twice >= 0 and self.sign <= 0:
+            return True
+        if twice <= 0 and self.sign >= 0:
+            return twice == 0 and self.sign == 0
+        squared, value = twice * twice * self.right, self.left * denominator * denominator
+        return squared >= value if self.sign > 0 else squared <= value

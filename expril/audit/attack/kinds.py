@@ -128,6 +128,7 @@ def attack_kind(
     audits: Audits = AUDITS,
     noise: Callable[[], NoiseSource] = ExactNoise,
     seed: int = 1,
+    pairs: int | None = None,
 ) -> tuple[KindResult, Candidate | None]:
     """Attack one thing that a registered kind releases, and compute its exact loss on the attacked data sets.
 
@@ -141,6 +142,7 @@ def attack_kind(
         audits: what an auditor knows of their kinds, by name.
         noise: makes a source of noise; by default a curator's own.
         seed: seed of the search's proposals, not of the noise.
+        pairs: pairs of data sets that are searched at most for each question; None: as many as its example says.
 
     Raises:
         ConfigurationError: nothing of that name is registered.
@@ -154,7 +156,9 @@ def attack_kind(
         if why_not := unanswered(AnswerPath(answerer, example)) or miscounted(AnswerPath(answerer, example)):
             return _not_audited(name, error_rate, why_not), None
     audit = audits[answerer.kind.name]
-    candidates = [candidate_of(AnswerPath(answerer, example, noise=noise), audit, seed=seed) for example in examples]
+    candidates = [
+        candidate_of(AnswerPath(answerer, example, noise=noise), audit, seed=seed, pairs=pairs) for example in examples
+    ]
     above = [candidate for candidate in candidates if candidate.enumerated.passes(candidate.path.claimed)]
     chosen = (above or candidates)[0]
     for other in (above or candidates)[1:]:
@@ -270,23 +274,24 @@ def _strongest(
     return attack_pair(path, pair, draws=draws, error_rate=share, pile=pile), chosen.enumerated
 
 
-def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1) -> Candidate:
+def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1, pairs: int | None = None) -> Candidate:
     """Choose the pair of data sets that a question tells apart best, and a bound that a short game proves on it.
 
     Exact numbers rank the pairs. Without an exact loss the ranking is only a hint. Then another pair is taken if a
     short game on it proves more than is claimed.
     """
-    result = search(path, seed=seed, keep=KEPT, random_pairs=path.example.pairs)
+    few = path.example.pairs
+    result = search(path, seed=seed, keep=KEPT, random_pairs=few if pairs is None else min(pairs, few or pairs))
     enumerated = _enumerated(path, audit, result.pairs[0])
-    pairs = result.pairs if enumerated.loss is None else result.pairs[:1]
+    best_pairs = result.pairs if enumerated.loss is None else result.pairs[:1]
     calls = SHORT_COPIES if path.example.company is None else SHORT_GAME  # several curators' turns take their time
-    few = replace(path, copies=min(path.example.copies, calls))
-    short = [attack_pair(few, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in pairs]
+    brief = replace(path, copies=min(path.example.copies, calls))
+    short = [attack_pair(brief, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in best_pairs]
     claimed, best = float(path.claimed), int(np.argmax(short))
     best = best if short[best] > claimed else 0
     leak = math.inf if math.isinf(result.score) else max(short[best], enumerated.loss or 0.0)
     many = replace(path, copies=path.example.copies)
-    return Candidate(many, pairs[best], result.tried, result.others, enumerated, leak / claimed)
+    return Candidate(many, best_pairs[best], result.tried, result.others, enumerated, leak / claimed)
 
 
 def attack_pair(

@@ -45,15 +45,15 @@ def with_factor(planned: Any, factor: Fraction) -> Any:
 
 
 def kind_and_curve(
-    name: str, *, draws: int, error_rate: float, thorough: bool = False
+    name: str, *, draws: int, error_rate: float, thorough: bool = False, pairs: int | None = None
 ) -> tuple[KindResult] | tuple[KindResult, LossCurve]:
     """Attack a kind as `attack_kind` does, and draw its curve, if it has one.
 
     `thorough`: a fifth of the draws is taken at every other factor, too; then the attack and the curve share the error
-    rate.
+    rate. `pairs`: as `attack_kind` has it.
     """
     share = error_rate / 2 if thorough else error_rate
-    result, candidate = attack_kind(name, draws=draws, error_rate=share)
+    result, candidate = attack_kind(name, draws=draws, error_rate=share, pairs=pairs)
     if candidate is None:
         return (result,)
     audit = AUDITS[name.partition("/")[0]]

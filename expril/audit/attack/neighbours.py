@@ -62,13 +62,14 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
     ]
     if random_pairs is None and not path.answerer.kind.looks_back:  # a charge is told by rare answers to few records
         pairs += [*_opposed(path.example, values), *_crowds(path, values)]
-    ranking = sorted(((score_of(path, pair), -place) for place, pair in enumerate(pairs)), reverse=True)
+    many = _sampling(path, pairs[0])
+    ranking = sorted(((score_of(path, pair, many), -place) for place, pair in enumerate(pairs)), reverse=True)
     ranked = [(score, pairs[-place]) for score, place in ranking[:keep]]
     best, climbing = ranked[0]
     climbed = CLIMBED if random_pairs is None else random_pairs // 2
     for _ in range(climbed):
         changed = _changed(climbing, values, rng)
-        score = score_of(path, changed)
+        score = score_of(path, changed, many)
         if score >= best:
             best, climbing = score, changed
     if best > ranked[0][0]:
@@ -138,18 +139,33 @@ class _Moves:
         return low, high
 
 
-def score_of(path: AnswerPath, pair: Neighbours) -> float:
+def _sampling(path: AnswerPath, pair: Neighbours) -> AnswerPath | None:
+    """Return the path that asks as often as draws are counted, if the kind samples its own law; else None."""
+    copies = min(path.example.copies, SAMPLED)
+    own = copies > 1 and all(answer is not None and answer[1].own_sampler for answer in _answers(path, pair))
+    return replace(path, copies=copies) if own else None
+
+
+def _answers(path: AnswerPath, pair: Neighbours) -> tuple[tuple[Numbers, NoNoise] | None, ...]:
+    return tuple(answered(path, units) for units in pair.sets)
+
+
+def score_of(path: AnswerPath, pair: Neighbours, many: AnswerPath | None = None) -> float:
     """Return the `distance` of the exact numbers of two data sets.
 
-    If a kind samples its own law, it is the largest log ratio of a draw's counts on the two sides.
+    If a kind samples its own law, it is the largest log ratio of a draw's counts on the two sides. `many`: the path by
+    which these draws are asked for, if that is known; it is asked first.
     """
-    fewer, more = (answered(path, units) for units in pair.sets)
-    sampled = fewer is not None and more is not None and fewer[1].own_sampler and more[1].own_sampler
-    if sampled and path.copies == 1 < path.example.copies:
-        return score_of(replace(path, copies=min(path.example.copies, SAMPLED)), pair)
-    if sampled and path.copies > 1 and fewer is not None and more is not None and fewer[0].shape == more[0].shape:
-        return _likelier(fewer[0], more[0])
-    return distance(fewer, more)
+    if many is None:
+        fewer, more = _answers(path, pair)
+        sampled = fewer is not None and more is not None and fewer[1].own_sampler and more[1].own_sampler
+        if not sampled or path.copies > 1 or path.example.copies == 1:
+            return distance(fewer, more)
+        many = replace(path, copies=min(path.example.copies, SAMPLED))
+    fewer, more = _answers(many, pair)
+    if fewer is None or more is None or not (fewer[1].own_sampler and more[1].own_sampler):
+        return distance(*_answers(path, pair))
+    return _likelier(fewer[0], more[0]) if fewer[0].shape == more[0].shape else math.inf
 
 
 def distance(fewer: tuple[Numbers, NoNoise] | None, more: tuple[Numbers, NoNoise] | None) -> float:

@@ -34,6 +34,11 @@ FALSE_ALARMS = 0.05
 OF_RELEASES = 0.6
 """Share of it for the attacks on releases."""
 DRAWS = 100_000
+QUICK_SHARE = 20
+"""A quick look takes so many times fewer draws."""
+LEAST_DRAWS = 1_000
+QUICK_PAIRS = 10
+"""Pairs of data sets that a quick look tries for each question, at most."""
 CELLS = "unfinished.jsonl"
 """File in the folder of an audit that was interrupted."""
 _LONG = {"membership": 10, "replay": 4}
@@ -85,7 +90,8 @@ def audit_everything(
 
     Args:
         draws: of each of two inputs, for every mechanism.
-        quick: take a tenth of the draws on each release, and of the games on studies, to try things out.
+        quick: a first look. Every release is attacked with few draws on the best of few pairs of data sets, and its
+            exact loss is computed there. All else is left out.
         thorough: draw each release at other epsilons, too. It takes about twice the time.
         workers: processes.
         tick: called with (finished work, core seconds done, core seconds in all), roughly.
@@ -173,11 +179,15 @@ def tasks_of(*, draws: int, quick: bool, thorough: bool = False) -> list[Attempt
     kinds, studies = kinds_to_audit(), to_play()
     part = FALSE_ALARMS * OF_RELEASES / len(kinds)
     other = FALSE_ALARMS * (1 - OF_RELEASES) / (1 + sum(ATTACKS[name].results for name, _ in studies))
-    options: dict[str, Any] = {"draws": draws // 10 if quick else draws, "thorough": thorough}
+    options: dict[str, Any] = {"draws": draws, "thorough": thorough}
+    if quick:
+        options |= {"draws": max(LEAST_DRAWS, draws // QUICK_SHARE), "pairs": QUICK_PAIRS}
     tasks = [
         Attempt(name, partial(kind_and_curve, name, **options, error_rate=part), 30 if thorough else 15)
         for name in kinds
     ]
+    if quick:
+        return [*tasks, Attempt("colluders", colluder_losses, 1)]
     tasks += [
         Attempt(name, partial(audit_path_control, name, draws=draws, error_rate=part), 3) for name in PATH_CONTROLS
     ]
@@ -185,9 +195,8 @@ def tasks_of(*, draws: int, quick: bool, thorough: bool = False) -> list[Attempt
     tasks += [Attempt("calibration", calibrate, 3), Attempt("canaries", partial(one_run, error_rate=other), 1)]
     tasks += [Attempt(f"the path of {name}", partial(path_checks, name), 2) for name in kinds]
     for name, epsilon in studies:
-        games = max(2, ATTACKS[name].games // 10) if quick else None
         share = other * ATTACKS[name].results
-        work = partial(attack_study, name, epsilon, trials=games, error_rate=share)
+        work = partial(attack_study, name, epsilon, error_rate=share)
         tasks.append(Attempt(f"{name} at epsilon {epsilon}", work, _LONG.get(name, 1)))
     tasks.append(Attempt("colluders", colluder_losses, 1))
     tasks.append(Attempt("the blog's game", play_blog, 1))

@@ -104,8 +104,14 @@ def laplace_table(scale: Fraction, shift: int) -> Table:
     """
     reach = _reach(scale, shift)
     law = DiscreteLaplace(scale)
-    half = np.exp([law.log_pmf(k) for k in range(reach + 1)])
+    half = _half_of(law, reach)
     return Table(-reach, np.concatenate([half[:0:-1], half]), law.tail(reach + 1))
+
+
+def _half_of(law: DiscreteLaplace, reach: int) -> NDArray[np.float64]:
+    """Chances of 0 .. `reach`, each by `log_pmf`, whose distance from 0 is divided for all of them at once."""
+    halves: NDArray[np.float64] = np.exp(law.log_pmf(0) - np.arange(reach + 1) / float(law.scale))
+    return halves
 
 
 @lru_cache(maxsize=64)
@@ -358,10 +364,7 @@ def noise_in_cells(
 def _chances_about_0(law: DiscreteLaplace | LaplaceShares) -> tuple[int, NDArray[np.float64]]:
     """Return the lowest value of a table of chances, and the chances; less than 10^-15 lies outside."""
     reach = math.ceil(45 * law.scale) + 2
-    if isinstance(law, LaplaceShares):
-        half = np.exp(law.log_pmfs(np.arange(reach + 1)))
-    else:
-        half = np.exp([law.log_pmf(value) for value in range(reach + 1)])
+    half = np.exp(law.log_pmfs(np.arange(reach + 1))) if isinstance(law, LaplaceShares) else _half_of(law, reach)
     return -reach, np.concatenate([half[:0:-1], half])
 
 

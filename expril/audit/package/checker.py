@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from expril.audit.attack.whole_audit import versions
-from expril.audit.brief import QUICK
+from expril.audit.brief import quick_words
 from expril.audit.package.contents import (
     AUDIT,
     CLAIM,
@@ -256,7 +256,7 @@ def _judge_attack(
         text = f"{AUDIT}: {count(len(missing), 'broken mechanism')} of this version were not attacked: {missing[0]}"
         (check.wrong if same_version else check.rests).append(text)
     if result.quick:
-        check.rests.append(QUICK)
+        check.rests.append(quick_words(result))
     when = f" on {played}" if played else ""
     software = ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "unknown software"
     check.rests.append(

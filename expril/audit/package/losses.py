@@ -29,7 +29,7 @@ from protocol.kinds.counts import PlannedCounts
 from protocol.plans import Plan, Planned
 
 LEAST_DRAWS = 10_000
-"""Draws from each of two inputs, as `expril audit all --quick` takes them. Kinds that answer slowly get fewer."""
+"""Least draws from each of two inputs. Kinds that answer slowly get fewer."""
 MOST_ALARMS = 0.05
 
 
