@@ -871,7 +871,7 @@ def test_a_walk_in_place_of_exact_draws_is_caught():
 def replayed(store):
     found = Replayed(Bounds(AUDITED_KINDS))
     for row in store.rows(0):
-        assert found.feed(row.body, row.signature)
+        assert found.feed(row.body)
     assert not found.findings.texts()
     return found
 
