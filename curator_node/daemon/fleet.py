@@ -265,7 +265,7 @@ class Fleet:
                 push_object = partial(call_for_message, self._client.PushObject, request)
                 if not retry(push_object, patience).stored:
                     raise GoneError("session")
-        if not parcel.inside:
+        if parcel.objects:  # those of a message that was not fetched may still be on their way
             with suppress(GoneError, SuperLinkDownError):
                 self._confirm(parcel)
 
