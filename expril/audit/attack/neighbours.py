@@ -142,8 +142,8 @@ class _Moves:
 def _sampling(path: AnswerPath, pair: Neighbours) -> AnswerPath | None:
     """Return the path that asks as often as draws are counted, if the kind samples its own law; else None."""
     copies = min(path.example.copies, SAMPLED)
-    own = copies > 1 and all(answer is not None and answer[1].own_sampler for answer in _answers(path, pair))
-    return replace(path, copies=copies) if own else None
+    samples = copies > 1 and all(answer is not None and answer[1].own_sampler for answer in _answers(path, pair))
+    return replace(path, copies=copies) if samples else None
 
 
 def _answers(path: AnswerPath, pair: Neighbours) -> tuple[tuple[Numbers, NoNoise] | None, ...]:
