@@ -205,8 +205,14 @@ class Fleet:
         names = dict.fromkeys(tree.object_id for tree in iterate_object_tree(parcel.tree))
         if len(names) > MOST_OBJECTS:
             raise TooLargeError
-        if not all(self._fetch_object(parcel, name) for name in names):
-            return False
+        try:
+            if not all(self._fetch_object(parcel, name) for name in names):
+                return False
+        except TooLargeError:
+            with suppress(GoneError, SuperLinkDownError):
+                self._confirm(parcel)
+            raise
+        self._confirm(parcel)
         content = inflate_object_from_contents(parcel.name, parcel.objects)
         if content.has_content():
             parcel.message.content = content.content
@@ -229,8 +235,7 @@ class Fleet:
     def send(self, parcel: Parcel, reply: Any, *, patience: Callable[[], bool]) -> None:
         """Send the reply to a message, again and again until it is taken, as long as there is patience.
 
-        The reply does not say how long the app took, which could depend on the records. Then the SuperLink may delete
-        the message's objects, which nobody waits for.
+        The reply does not say how long the app took, which could depend on the records.
 
         Raises:
             GoneError: nobody waits for the reply any more.
@@ -265,9 +270,6 @@ class Fleet:
                 push_object = partial(call_for_message, self._client.PushObject, request)
                 if not retry(push_object, patience).stored:
                     raise GoneError("session")
-        if parcel.objects:  # those of a message that was not fetched may still be on their way
-            with suppress(GoneError, SuperLinkDownError):
-                self._confirm(parcel)
 
     def leave(self) -> None:
         """Sign this node off, so that it can come back at once. A second call does no harm."""
