@@ -28,6 +28,8 @@ NAMES = (
     "audit_ledger",
     "audit_histories",
     "deployment",
+    "query_overhead",
+    "throughput",
     "timing",
     "noise",
     "sample",

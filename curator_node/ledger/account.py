@@ -125,26 +125,31 @@ class Account(Trail):
         """For each suspected branch, in order: the spending that neither this chain nor an earlier suspect shows."""
         return lost_spending(self)[0]
 
-    def check(self, entry: Entry) -> None:
+    def check(self, entry: Entry, place: tuple[int, bytes] | None = None) -> None:
         """Check that an entry may be the next one. Nothing is changed.
+
+        `place`: the entry's index and the head before it, if entries that do not bear on it come first.
 
         Raises:
             LedgerCorruptError: the entry is not the next one, or breaks a rule of the ledger.
         """
-        if entry.index != self.next_index or entry.previous != self.head:
+        if (entry.index, entry.previous) != (place or (self.next_index, self.head)):
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
         if complaint := self._complaint_of_state(entry) or self._complaint(entry):
             raise LedgerCorruptError(f"ledger entry {entry.index} {complaint}")
 
     def apply(self, entry: Entry, body: bytes) -> None:
-        """Add one entry.
+        """Check and add one entry.
 
         Raises:
             LedgerCorruptError: `check` raises it. Nothing is changed.
         """
         self.check(entry)
+        self.add(entry, entry_hash(body))
+
+    def add(self, entry: Entry, head: bytes) -> None:
+        """Add a checked entry; `head`: its hash."""
         amount = parse_amount(entry.amount)
-        head = entry_hash(body)
         match entry.kind:
             case EntryKind.OPEN:
                 self._hand_to(entry.learner, entry.index)
