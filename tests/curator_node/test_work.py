@@ -82,6 +82,9 @@ def products(partition_or_network, schema):
             return math.ceil(math.log2(len(described.edges) + 1))
         case ProductBins():
             return products(described.first, schema) + products(described.second, schema)
+        case CrossBins():
+            bins = (*described.factors, *(condition.bins for condition in described.within))
+            return sum(products(each, schema) for each in bins)
         case NearestCentre():
             # Of large matrices: two multiply-adds take a tenth of a nanosecond.
             return described.cell_count(schema) * described.features.width // 2
