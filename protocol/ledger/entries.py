@@ -5,7 +5,6 @@ import re
 from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
-from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -134,7 +133,7 @@ class LostEntry(Entry, frozen=True, kw_only=True):
 
 def entry_hash(body: bytes) -> bytes:
     """Hash of an encoded entry, which contains the hash of the entry before it."""
-    return sha256(b"expril/2 ledger entry" + body).digest()
+    return digest(b"expril/2 ledger entry" + body)
 
 
 def encode_entry(entry: Entry) -> bytes:
