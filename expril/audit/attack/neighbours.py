@@ -62,7 +62,7 @@ def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int 
     ]
     if random_pairs is None and not path.answerer.kind.looks_back:  # a charge is told by rare answers to few records
         pairs += [*_opposed(path.example, values), *_crowds(path, values)]
-    many = _sampling(path, pairs[0])
+    many = _sampling(path, _answers(path, pairs[0]))
     ranking = sorted(((score_of(path, pair, many), -place) for place, pair in enumerate(pairs)), reverse=True)
     ranked = [(score, pairs[-place]) for score, place in ranking[:keep]]
     best, climbing = ranked[0]
@@ -139,15 +139,22 @@ class _Moves:
         return low, high
 
 
-def _sampling(path: AnswerPath, pair: Neighbours) -> AnswerPath | None:
+Answers = tuple[tuple[Numbers, NoNoise] | None, ...]
+"""What each data set of a pair makes a kind compute; None where that failed."""
+
+
+def _answers(path: AnswerPath, pair: Neighbours) -> Answers:
+    return tuple(answered(path, units) for units in pair.sets)
+
+
+def _all_sample(answers: Answers) -> bool:
+    return all(answer is not None and answer[1].own_sampler for answer in answers)
+
+
+def _sampling(path: AnswerPath, answers: Answers) -> AnswerPath | None:
     """Return the path that asks as often as draws are counted, if the kind samples its own law; else None."""
     copies = min(path.example.copies, SAMPLED)
-    samples = copies > 1 and all(answer is not None and answer[1].own_sampler for answer in _answers(path, pair))
-    return replace(path, copies=copies) if samples else None
-
-
-def _answers(path: AnswerPath, pair: Neighbours) -> tuple[tuple[Numbers, NoNoise] | None, ...]:
-    return tuple(answered(path, units) for units in pair.sets)
+    return replace(path, copies=copies) if copies > 1 and _all_sample(answers) else None
 
 
 def score_of(path: AnswerPath, pair: Neighbours, many: AnswerPath | None = None) -> float:
@@ -157,15 +164,15 @@ def score_of(path: AnswerPath, pair: Neighbours, many: AnswerPath | None = None)
     which these draws are asked for, if that is known; it is asked first.
     """
     if many is None:
-        fewer, more = _answers(path, pair)
-        sampled = fewer is not None and more is not None and fewer[1].own_sampler and more[1].own_sampler
-        if not sampled or path.copies > 1 or path.example.copies == 1:
-            return distance(fewer, more)
-        many = replace(path, copies=min(path.example.copies, SAMPLED))
-    fewer, more = _answers(many, pair)
-    if fewer is None or more is None or not (fewer[1].own_sampler and more[1].own_sampler):
+        answers = _answers(path, pair)
+        many = _sampling(path, answers)
+        if many is None:
+            return distance(*answers)
+    draws = _answers(many, pair)
+    if not _all_sample(draws):
         return distance(*_answers(path, pair))
-    return _likelier(fewer[0], more[0]) if fewer[0].shape == more[0].shape else math.inf
+    fewer, more = (answer[0] for answer in draws if answer is not None)
+    return _likelier(fewer, more) if fewer.shape == more.shape else math.inf
 
 
 def distance(fewer: tuple[Numbers, NoNoise] | None, more: tuple[Numbers, NoNoise] | None) -> float:
