@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.common import Load, write_results
+from benchmarks.common import write_results
+from benchmarks.load import Load
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = (

@@ -17,6 +17,7 @@ os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 import numpy as np
 import polars as pl
 
+from benchmarks.load import Load
 from curator_node.ledger import memory_ledger
 from curator_node.mechanisms import ExactNoise
 from curator_node.policy import LearnerPolicy, Policy
@@ -99,7 +100,7 @@ def write_results(
     name: str,
     results: Sequence[Result],
     *,
-    load: "Load | None" = None,
+    load: Load | None = None,
     base: tuple[str, Mapping[str, float]] | None = None,
 ) -> None:
     """Print a table and write `results/<name>.json`.
@@ -136,40 +137,6 @@ def machine() -> dict[str, float]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {"cores": cores, "memory_gib": round(memory, 1)}
-
-
-def loop_seconds() -> float:
-    """Seconds of processor for a loop that is always the same: .04 on the machine where the tests' limits were set."""
-    began = time.process_time()
-    total = 0
-    for number in range(600_000):
-        total += number * number % 7
-    return time.process_time() - began
-
-
-class Load:
-    """How busy the machine is from now on, beside this process and those that it waits for."""
-
-    def __init__(self) -> None:
-        self._loops = [loop_seconds() for _ in range(3)]
-        self._ticks, self._own = _ticks(), sum(os.times()[:4])
-
-    def measured(self) -> dict[str, float]:
-        """Seconds of the reference loop before and after; shares of the machine's time, 0 to 1, where Linux tells.
-
-        `others` is what other processes took, and `stolen` what the host of a virtual machine gave to other guests.
-        """
-        ticks, own = _ticks(), sum(os.times()[:4])
-        loops = [*self._loops, *(loop_seconds() for _ in range(3))]
-        told = {"loop_seconds": round(median(loops), 4)}
-        if ticks and self._ticks:
-            spans = [now - then for now, then in zip(ticks, self._ticks, strict=True)]
-            whole = max(1, sum(spans))
-            idle, stolen = spans[3] + spans[4], spans[7]
-            used = (own - self._own) * os.sysconf("SC_CLK_TCK")
-            told["others"] = round(max(0.0, whole - idle - stolen - used) / whole, 3)
-            told["stolen"] = round(stolen / whole, 3)
-        return told
 
 
 def schema_of(attributes: int) -> Schema:
@@ -258,14 +225,6 @@ def _tidy(result: Result) -> dict[str, object]:
     if not result.note:
         del row["note"]
     return row
-
-
-def _ticks() -> list[int]:
-    """User, nice, system, idle, waiting, two of interrupts, stolen: of all cores since the start; empty elsewhere."""
-    try:
-        return [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    except OSError:
-        return []
 
 
 def _version(library: str) -> str:

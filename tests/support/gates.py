@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.load import loop_seconds
+
 BUDGET = "EXPRIL_TEST_BUDGET"
 DEADLINE = "EXPRIL_TEST_DEADLINE"
 REACHED = "EXPRIL_JITTER_REACHED"
@@ -84,15 +86,6 @@ def processor():
     return sum(os.times()[:4])
 
 
-def reference():
-    """Seconds that this processor takes, as busy as it is now, for a loop that is always the same."""
-    began = time.process_time()
-    total = 0
-    for number in range(600_000):
-        total += number * number % 7
-    return time.process_time() - began
-
-
 @settings(max_examples=1, database=None)
 @given(st.text())
 def any_text(text):
@@ -105,7 +98,7 @@ class Budget:
     def __init__(self):
         for name in HEAVY:
             __import__(name)
-        self.unit = min(reference() for _ in range(5))
+        self.unit = min(loop_seconds() for _ in range(5))
         self.shared = self.taken = 0.0
 
     def pytest_collection_finish(self):
@@ -140,7 +133,7 @@ class Budget:
         most = 4 * (MOST_OF_PROCESSES if "processes" in marks else MOST)
         if taken > most * self.unit / REFERENCE and "slow" not in marks:
             # A neighbour may have slowed this processor down since.
-            unit = max(self.unit, *(reference() for _ in range(3)))
+            unit = max(self.unit, *(loop_seconds() for _ in range(3)))
             if taken > most * unit / REFERENCE:
                 pytest.fail(
                     f"took {taken / unit * REFERENCE:.2f} s of processor, as on the reference machine; "
