@@ -15,10 +15,6 @@ import ray
 
 from protocol.errors import ConfigurationError
 
-AHEAD = 3
-"""Tasks handed out per core."""
-LISTEN_SECONDS = 0.5
-
 AnyTask = TypeVar("AnyTask")
 AnyResult = TypeVar("AnyResult")
 
@@ -28,7 +24,7 @@ def _result(compute: Callable[[AnyTask], AnyResult], task: AnyTask) -> AnyResult
 
 
 def computed_there(
-    compute: Callable[[AnyTask], AnyResult], tasks: Iterator[AnyTask], address: str
+    compute: Callable[[AnyTask], AnyResult], tasks: Iterator[AnyTask], address: str, *, ahead: int, seconds: float
 ) -> Iterator[tuple[AnyTask, AnyResult]]:
     """Yield each task with its result, in order of completion.
 
@@ -36,6 +32,8 @@ def computed_there(
         compute: a function that the cluster's processes can import from this process's path; it raises nothing.
         tasks: taken as cores become free.
         address: of the cluster.
+        ahead: tasks handed out per core.
+        seconds: between two looks at how many cores there are.
 
     Raises:
         ConfigurationError: no cluster answers there.
@@ -55,11 +53,11 @@ def computed_there(
         call = ray.remote(num_cpus=1, max_retries=-1)(_result)
         pending: dict[ray.ObjectRef, AnyTask] = {}
         while True:
-            room = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(pending)
+            room = ahead * max(1, int(ray.cluster_resources().get("CPU", 1))) - len(pending)
             pending |= {call.remote(compute, task): task for task in islice(tasks, max(0, room))}
             if not pending:
                 break
-            finished, _ = ray.wait(list(pending), timeout=LISTEN_SECONDS)
+            finished, _ = ray.wait(list(pending), timeout=seconds)
             for reference in finished:
                 result = ray.get(reference)
                 yield pending.pop(reference), result

@@ -327,7 +327,7 @@ def _computed(
     if cluster:
         from simulations.campaign.cluster import computed_there  # noqa: PLC0415 - Ray is an extra
 
-        yield from computed_there(compute, tasks, cluster)
+        yield from computed_there(compute, tasks, cluster, ahead=AHEAD, seconds=LISTEN_SECONDS)
         return
     # Fresh processes: a fork would copy threads' locks. They leave an interrupt to this one, which ends them: a pool
     # would first finish what it has begun.
