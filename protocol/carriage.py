@@ -12,7 +12,7 @@ MESSAGE_TYPE = f"query.{ACTION}"
 RECORD = "envelope"
 FIELD = "bytes"
 MOST_INSIDE = 256 * 1024
-"""Longest envelope, in bytes, that travels inside its Flower message: one is read before its length is known."""
+"""Longest envelope, in bytes, that travels inside its Flower message. A receiver reads such a message whole."""
 
 REQUESTS, REPLIES, SUFFIX = "requests", "replies", ".envelope"
 

@@ -34,7 +34,7 @@ _UNPROTECTED = (
 _MECHANISMS = (
     "Discrete Laplace noise on integer counts, drawn exactly. Interactive: questions are signed, charged to a durable "
     "ledger before they are counted, and a repeat gets the stored answer. Floating point: noise is sampled on "
-    "integers, scales are rationals, and there is never less noise than stated, and records are placed on a fixed "
+    "integers, scales are rationals, there is never less noise than stated, and records are placed on a fixed "
     "grid, so that sums are exact. Timing: replies are not constant-time; what can be seen is measured in "
     "docs/explanation/privacy-guarantee.md. Access: only enrolled keys are answered; no code is accepted; no refusal, "
     "error or log line depends on a record."
