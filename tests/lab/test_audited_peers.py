@@ -213,8 +213,14 @@ def real(name, **changes):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CLAIMS if not name.startswith("opacus")])
 def test_what_they_ship_is_as_the_table_says(name):
-    """400 draws: a fault that needs more is found by its law; a right claim is refuted with probability 0.001."""
-    assert real(name, draws=2_000 if CLAIMS[name].exact is None else 400, error_rate=1e-9).expected
+    """400 draws where a fault has a law, and 8,000 where only draws can find it. False alarm: 1e-9 a right claim.
+
+    Power: in 100 games of 8,000 draws on the fault that is hardest to find, the bounds had mean 2.49 and standard
+    deviation 0.15, and 1 is claimed: ten deviations below. With 2,000 draws, 9 of 100 games missed it.
+    """
+    claim = CLAIMS[name]
+    by_draws_alone = claim.exact is None and claim.holds is False
+    assert real(name, draws=8_000 if by_draws_alone else 400, error_rate=1e-9).expected
 
 
 @pytest.mark.slow
