@@ -1,12 +1,11 @@
 """Processes that a simulation starts; all of them end with it, however it ends.
 
-`python -m simulations.carriers.processes PID COMMAND...` turns into a command that ends with process PID. Linux sends
-it SIGTERM. On other systems only the process that started it can stop it.
+On Linux, `guarded` has a command sent SIGTERM when the process that started it ends. On other systems only that process
+can stop it.
 """
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,15 +21,24 @@ START_SECONDS = 300.0
 """Seconds allowed for a curator to start: it needs few, but a machine that starts many is slow."""
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
-PR_SET_PDEATHSIG = 1
-"""Option of Linux's prctl."""
+GUARD = """
+import os, sys
+if sys.platform == "linux":
+    import ctypes
+    PR_SET_PDEATHSIG, SIGTERM = 1, 15
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGTERM)
+    if os.getppid() != int(sys.argv[1]):  # it has ended already
+        sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Turns a Python process that has loaded nothing else into a command that ends with its parent; see `guarded`."""
 
 AnyResult = TypeVar("AnyResult")
 
 
 def guarded(*command: str) -> list[str]:
     """Command line of a program that ends with this process; start it from the main thread."""
-    return [sys.executable, "-m", "simulations.carriers.processes", str(os.getpid()), *command]
+    return [sys.executable, "-I", "-S", "-c", GUARD, str(os.getpid()), *command]
 
 
 def environment() -> dict[str, str]:
@@ -113,18 +121,3 @@ class Processes:
         with suppress(ValueError, AttributeError):
             last = json.loads(last).get("error", last)
         return printable(last, 400)
-
-
-def main(parent: str, *command: str) -> None:
-    """Replace this process by the command, which ends with process `parent`."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - there alone
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # it has ended already
-            sys.exit(1)
-    os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

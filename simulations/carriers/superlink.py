@@ -172,18 +172,17 @@ class SuperLink:
 
         An in-memory SuperLink has forgotten its nodes after a restart.
         """
-        pem = load_ssh_public_key(public.read_bytes()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         with self.control() as client:
-            return int(client.RegisterNode(RegisterNodeRequest(public_key=pem)).node_id)
+            return _register(client, public)
 
     def nodes(self) -> dict[int, str]:
         """Node -> its status ("registered", "online", "offline")."""
         with self.control() as client:
-            return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
+            return _statuses(client)
 
     def online(self) -> set[int]:
         """The nodes that are connected."""
-        return {node for node, status in self.nodes().items() if status == ONLINE}
+        return _online(self.nodes())
 
     def __enter__(self) -> Self:
         self.start()
@@ -216,6 +215,19 @@ class SuperLink:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _register(client: Any, public: Path) -> int:
+    pem = load_ssh_public_key(public.read_bytes()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return int(client.RegisterNode(RegisterNodeRequest(public_key=pem)).node_id)
+
+
+def _statuses(client: Any) -> dict[int, str]:
+    return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
+
+
+def _online(statuses: Mapping[int, str]) -> set[int]:
+    return {node for node, status in statuses.items() if status == ONLINE}
 
 
 def _certificate(
@@ -264,8 +276,10 @@ class Deployment:
     def serve(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
         """Serve the folders by daemons; a `simulations.carriers.Serve`."""
         with Processes(self._folder) as processes:
-            nodes = {self._start(processes, folder) for folder in folders.values()}
-            processes.wait(lambda: self._link.online() >= nodes, "to start the curators' daemons")
+            # One connection: a TLS handshake for each look would take the processors from what is waited for.
+            with self._link.control() as client:
+                nodes = {self._start(client, processes, folder) for folder in folders.values()}
+                processes.wait(lambda: _online(_statuses(client)) >= nodes, "to start the curators' daemons")
             silence = any(simulated_of(folder).faults for folder in folders.values())
             with SuperLinkCarrier(
                 SuperLinkAddress(self._link.address, self._link.ca.read_bytes(), self._link.secret.read_bytes()),
@@ -284,12 +298,12 @@ class Deployment:
     ) -> None:
         self._link.stop()
 
-    def _start(self, processes: Processes, folder: Path) -> int:
+    def _start(self, client: Any, processes: Processes, folder: Path) -> int:
         """Admit a site's node and start its daemon; returns Flower's number of the node."""
         (folder / DAEMON).write_text(daemon_template(self._link.address, free_port()), encoding="utf-8")
         (folder / CA).write_bytes(self._link.ca.read_bytes())
         write_node_key(folder / NODE_KEY, folder / NODE_PUBLIC)
-        node = self._link.register(folder / NODE_PUBLIC)
+        node = _register(client, folder / NODE_PUBLIC)
         if simulated_of(folder) == Simulated():
             processes.start(f"curator-{folder.name}", "expril", "curator", "serve", str(folder))
         else:
