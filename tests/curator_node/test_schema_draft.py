@@ -5,7 +5,6 @@ import csv
 import datetime as dt
 import io
 import os
-import time
 import tomllib
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from curator_node.records.files import read_columns
 from curator_node.records.public_values import rounded_bounds
 from curator_node.records.schema_draft import draft_schema
 from curator_node.records.schema_file import read_schema_file
+from gates import bounded
 from protocol.errors import ConfigurationError
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "schema"
@@ -647,9 +647,8 @@ def test_very_many_columns_are_read_in_a_moment(tmp_path):
     """Each name compared with each other took minutes."""
     names = [f"c{place}" for place in range(30_000)]
     (tmp_path / "records.csv").write_text(",".join(names) + "\n")
-    start = time.process_time()
-    assert read_columns(tmp_path / "records.csv") == names
-    assert time.process_time() - start < 1
+    with bounded(4):
+        assert read_columns(tmp_path / "records.csv") == names
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])

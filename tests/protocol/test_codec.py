@@ -1,7 +1,6 @@
 """Round trips, and hostile bytes: exactly one error type with the right code, never a hang."""
 
 import struct
-import time
 
 import msgspec
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_length import at_length
+from gates import bounded
 from generators import KEYS, MESSAGES, bodies, messages, receipts, releases
 from protocol.codec import MOST_ENVELOPE_BYTES, decode, encode
 from protocol.envelopes import Envelope, open_envelope, seal
@@ -212,9 +212,8 @@ def test_a_float32_edge_is_malformed():
     ids=["arrays", "maps", "array32", "map32", "bin32", "str32", "ext32", "reserved", "empty", "timestamp"],
 )
 def test_nesting_and_huge_declared_lengths_are_malformed_at_once(kind, bomb):
-    started = time.perf_counter()
-    assert refused(bomb, kind) == RefusalCode.MALFORMED
-    assert time.perf_counter() - started < 1
+    with bounded(1):
+        assert refused(bomb, kind) == RefusalCode.MALFORMED
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Limits, "kinds"), (CountsLimits, "release_kinds"), (Plan, "queries")])

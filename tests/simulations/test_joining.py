@@ -1,7 +1,9 @@
 """Whether joining pays: scores with their errors, intervals, verdicts, and the report's section."""
 
+import sys
+import tracemalloc
+from functools import partial
 from itertools import product
-from time import process_time
 
 import msgspec
 import numpy as np
@@ -208,14 +210,33 @@ def test_a_cell_keeps_what_it_holds():
     assert msgspec.json.decode(msgspec.json.encode(scores), type=JoiningScores) == scores
 
 
-def test_a_hundred_sites_and_ten_thousand_test_records_take_no_time():
-    labels, columns = invented("AUC", 100)
-    begun = process_time()
-    for _ in range(100):
-        joining_of("s", [JoiningScores({"AUC": paired_scores("AUC", labels, columns)}, 100, 0.25, 0.5)] * 3, "AUC")
-    labels, columns = invented("AUC", 10_000)
-    paired_scores("AUC", labels, columns)
-    assert process_time() - begun < 1.0
+def calls_of(work):
+    """How many functions a call of it calls, of Python and of C."""
+    calls = []
+    before = sys.getprofile()
+    sys.setprofile(lambda _, event, function: calls.append(event) if event in ("call", "c_call") else None)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return len(calls)
+
+
+def test_a_hundred_sites_and_ten_thousand_test_records_are_little_work():
+    """No function is called once a record, nothing is kept of pairs of records, and of a site few are called."""
+    calls = set()
+    for size in (100, 10_000):
+        labels, columns = invented("AUC", size)
+        score = partial(paired_scores, "AUC", labels, columns)
+        scores = JoiningScores({"AUC": score()}, size, 0.25, 0.5)
+        calls.add(calls_of(score))
+        assert calls_of(lambda scores=scores: joining_of("s", [scores] * 3, "AUC")) < 20_000
+    assert len(calls) == 1
+    tracemalloc.start()
+    score()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000 * size
 
 
 SIZE, OTHERS, WIDTH = 120, 360, 8

@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ HEAVY = (
 )
 """What a worker loads once, whichever test comes first."""
 GOLDEN = 0.6180339887498949
+
+
+@contextmanager
+def bounded(seconds):
+    """Fail what takes more of the processor than so many seconds on the machine where the loop takes `REFERENCE`."""
+    began = time.process_time()
+    yield
+    taken = time.process_time() - began
+    if taken > seconds:
+        slower = max(REFERENCE, *(loop_seconds() for _ in range(3))) / REFERENCE
+        assert taken < seconds * slower, f"{taken:.2f} s of a processor that is {slower:.1f} times slower"
 
 
 def chosen(environment):
