@@ -57,10 +57,16 @@ SERVICE_PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port of the loopback interface that is free now, and that no outgoing connection takes before it is used."""
+    """A port of the loopback interface that is free now, and that nobody takes before it is used.
+
+    No outgoing connection does, and no other call of this, in whatever process: a UDP socket of the same number keeps
+    it until this process ends, since whoever listens there begins seconds later.
+    """
     for port in (secrets.choice(SERVICE_PORTS) for _ in range(100)):
-        with socket.socket() as sock, suppress(OSError):
+        with socket.socket(type=socket.SOCK_DGRAM) as kept, socket.socket() as sock, suppress(OSError):
+            kept.bind((LOOPBACK, port))
             sock.bind((LOOPBACK, port))
+            kept.detach()  # it stays open
             return port
     with socket.socket() as sock:
         sock.bind((LOOPBACK, 0))

@@ -60,9 +60,22 @@ def curators():
     return {name: open_curator(name) for name in ("basel", "bern")}
 
 
+class Passing:
+    """Time that passes where somebody sleeps, and nowhere else: how slow this machine is decides nothing."""
+
+    now = 1_000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 @pytest.fixture
 def play(monkeypatch, curators):
     """A carrier over runs that are played one after the other, and card requests to all curators."""
+    monkeypatch.setattr(superlink, "time", Passing())
     monkeypatch.setattr(superlink, "TRY_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(superlink, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(superlink, "PROBE_SECONDS", 0.05)

@@ -1,10 +1,13 @@
 """The in-process Grid keeps Flower's contract, and no exception text crosses it; a SuperLink comes and goes."""
 
+import itertools
 import logging
 import socket
 import ssl
 import subprocess
 import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -16,11 +19,12 @@ from curator_node.client_app import NOT_SERVED, make_client_app
 from curator_node.daemon.node_key import read_node_key, write_node_key
 from learner_node.carriers.flower import FlowerCarrier, make_server_app
 from protocol.errors import ConfigurationError
+from simulations.carriers import in_process, superlink
 from simulations.carriers.in_process import APP_FAILED, SERVER_NODE, UNKNOWN_NODE, InProcessGrid, run_in_process
 from simulations.carriers.superlink import SuperLink, make_certificates
 
 SECRET = "patient 4711 has b-negative"
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds after which a test that waits for an event has failed."""
 
 
@@ -139,12 +143,23 @@ def test_a_failing_app_is_answered_by_an_error_without_its_text(caplog):
     assert "ValueError" in caplog.text
 
 
+@contextmanager
+def time_up_after(looks):
+    """The grid's clock stands still for so many looks, and then any patience is at its end, on whatever machine."""
+    seen = itertools.count(1)
+    clock = SimpleNamespace(monotonic=lambda: 0.0 if next(seen) <= looks else 2 * PATIENCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_process, "time", clock)
+        yield
+
+
 def test_replies_that_miss_the_timeout_are_left_out_and_others_kept(gate):
     with InProcessGrid({7: make_client_app(gate), 8: make_client_app(bytes.upper)}) as grid:
         (served,) = grid.send_and_receive([message(8, b"quick")], timeout=PATIENCE)
         assert payload(served) == b"QUICK"
         assert grid.send_and_receive([message(7)], timeout=0.01) == []
-        assert [node_of(r) for r in grid.send_and_receive([message(8), message(7)], timeout=0.5)] == [8]
+        with time_up_after(2):
+            assert [node_of(r) for r in grid.send_and_receive([message(8), message(7)], timeout=PATIENCE)] == [8]
         gate.opened.set()
         (late,) = grid.send_and_receive([message(7, b"now")], timeout=PATIENCE)
         assert payload(late) == b"now"
@@ -315,9 +330,10 @@ def test_the_carrier_leaves_out_what_is_no_reply_of_an_asked_curator():
 def test_the_carrier_leaves_out_errors_unknown_curators_and_late_ones(gate):
     handlers = {7: bytes.upper, 8: raise_secret, 9: gate}
     with InProcessGrid({node: make_client_app(handle) for node, handle in handlers.items()}) as grid:
-        carrier = FlowerCarrier(grid, {b"ok": 7, b"fails": 8, b"late": 9, b"gone": 55}, timeout=0.5)
+        carrier = FlowerCarrier(grid, {b"ok": 7, b"fails": 8, b"late": 9, b"gone": 55}, timeout=PATIENCE)
         requests = dict.fromkeys([b"ok", b"fails", b"late", b"gone", b"never heard of"], b"q")
-        assert carrier.exchange(requests) == {b"ok": b"Q"}
+        with time_up_after(3):
+            assert carrier.exchange(requests) == {b"ok": b"Q"}
         gate.opened.set()
         assert carrier.exchange({}) == {}
 
@@ -338,6 +354,12 @@ def test_a_node_is_registered_by_the_file_that_flower_s_own_command_takes(superl
     assert read_node_key(tmp_path / "node.pem").curve.name == "secp384r1"
     with pytest.raises(ConfigurationError, match="never overwritten"):
         write_node_key(tmp_path / "node.pem", tmp_path / "node.pub")
+
+
+def test_a_port_is_given_once(monkeypatch):
+    """Of two: a third call takes one elsewhere."""
+    monkeypatch.setattr(superlink, "SERVICE_PORTS", range(31_998, 32_000))
+    assert len({superlink.free_port() for _ in range(3)}) == 3
 
 
 @pytest.mark.slow

@@ -46,11 +46,15 @@ def make_site(folder, link, *, rules=None, steward=None, frame=None, **daemon):
     (folder / POLICY).write_text(toml(rules or policy()))
     (folder / SCHEMA).write_text(toml(steward or steward_file()))
     (frame_of(ROWS) if frame is None else frame).write_parquet(folder / "records.parquet")
-    more = {"health_port": free_port(), **daemon}
-    lines = [line for line in (folder / DAEMON).read_text().splitlines() if line.split(" ")[0] not in more]
-    (folder / DAEMON).write_text("\n".join([*lines, *(f"{name} = {value!r}" for name, value in more.items())]))
+    set_daemon(folder, **{"health_port": free_port(), **daemon})
     link.register(folder / "node.pub")
     return folder
+
+
+def set_daemon(folder, **settings):
+    """Write settings of a site's daemon in place of those that it has."""
+    lines = [line for line in (folder / DAEMON).read_text().splitlines() if line.split(" ")[0] not in settings]
+    (folder / DAEMON).write_text("\n".join([*lines, *(f"{name} = {value!r}" for name, value in settings.items())]))
 
 
 class Daemon:

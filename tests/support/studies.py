@@ -14,8 +14,9 @@ from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import SCHEMA
 from curator_node.site import KEY, POLICY, open_site
 from curator_node.steward.new_site import init_site
-from deployed import ROOT, toml
+from deployed import ROOT, set_daemon, toml
 from protocol.limits import Limits
+from simulations.carriers.superlink import free_port
 from simulations.records import load_records, split_records
 from simulations.scenario import load_scenario
 
@@ -72,6 +73,7 @@ def make_hospitals(base, learners, *, scenario="wdbc", link=None, only=None, sec
         (site / SCHEMA).write_text(toml(part.steward))
         part.private.write_parquet(site / "records.parquet")
         if link is not None:
+            set_daemon(site, health_port=free_port())
             link.register(site / "node.pub")
         found.keys[name] = read_key(site / KEY).public
     if secure:
