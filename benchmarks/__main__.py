@@ -39,6 +39,7 @@ NAMES = (
     "holdout",
     "seam",
     "label_model",
+    "growth",
     "audit_game",
     "audit_mechanism",
     "audit_studies",
