@@ -84,7 +84,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(BASE),--base $(BASE))
 
 # The conformance suite against ExPriL's own programs and the learner in JavaScript.
 conformance: $(STAMP)

@@ -3,10 +3,13 @@
 One curator with the records of data set C (5000 x 10, 29 bins), a study of three questions with fixed hypotheses:
 counting and noise alone; by direct calls (signatures, ledger in memory, receipts); over a Flower grid in this process,
 once opened. The three runs of a pass follow each other. Equality of the releases over both carriers is a test
-(tests/system/test_flower.py).
+(tests/system/test_flower.py). Then an envelope and its reply over the pipe by which `--carrier cores` hands them on.
 """
 
+import time
 from fractions import Fraction
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import numpy as np
 
@@ -36,6 +39,8 @@ RECORDS, ATTRIBUTES, BINS = 5000, 10, 29
 ROUNDS, REPEATS = 3, 40
 MANY = 1e5
 TABLE_ROUNDS, TABLE_SECONDS = 10_800, 1200
+ENVELOPE, HANDED = 4096, 2000
+"""Bytes of an envelope, and how many are handed to another process."""
 
 
 def make_study(sites: list[Site], key: SigningKey, carrier: Carrier, attributes: int, bins: int) -> Study:
@@ -57,6 +62,28 @@ def run_bare(bench: Bench) -> None:
         bench.noise.discrete_laplace(
             correct - errors, ATTRIBUTES, DiscreteLaplace(Fraction(10)), Stamp("learner", 0, number)
         )
+
+
+def run_pipe() -> list[float]:
+    """Seconds of each envelope that another process hands back."""
+    context = get_context("spawn")
+    pipe, far = context.Pipe()
+    worker = context.Process(target=_echo, args=(far,), daemon=True)
+    worker.start()
+    taken = []
+    for _ in range(HANDED):
+        start = time.perf_counter()
+        pipe.send((0, bytes(ENVELOPE)))
+        pipe.recv()
+        taken.append(time.perf_counter() - start)
+    pipe.send(None)
+    worker.join()
+    return taken
+
+
+def _echo(pipe: Connection) -> None:
+    while (request := pipe.recv()) is not None:
+        pipe.send(request[1])
 
 
 def run() -> list[Result]:
@@ -88,11 +115,19 @@ def run() -> list[Result]:
         for name, durations in zip(names, times, strict=True)
     ]
     bare, plain, flower = (median(durations) for durations in times)
+    handed = run_pipe()
     share = plain / ROUNDS * TABLE_ROUNDS / 2 / TABLE_SECONDS
     note = f"Table 2 has {TABLE_ROUNDS} rounds; {TABLE_SECONDS} seconds on two cores"
     return [
         *results,
         Result("Flower over direct calls", flower / plain, "times"),
         Result("direct calls over counting and noise", plain / bare, "times"),
+        Result(
+            "an envelope and its reply over a pipe to a process",
+            median(handed) * 1e3,
+            "ms",
+            spread=spread(handed, 1e3),
+            note=f"{ENVELOPE} bytes each way",
+        ),
         at_most("share of Table 2's time, direct calls", share, 0.05, "", note=note),
     ]

@@ -4,13 +4,17 @@ import gc
 import json
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 
@@ -73,6 +77,15 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def command_seconds(module: str, *arguments: str) -> tuple[float, float, int]:
+    """Wall seconds of `python -m module arguments`, processor seconds of all its processes, and its exit status."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, check=False)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.returncode
+
+
 def interleaved(tasks: Sequence[Callable[[], object]], repeats: int, *, warm_up: int = 1) -> list[list[float]]:
     """Wall times of several tasks, run in turn so that a noisy neighbour hits all of them alike."""
     for _ in range(warm_up):
@@ -96,40 +109,36 @@ def spread(values: Sequence[float], factor: float = 1.0) -> tuple[float, float]:
     return min(values) * factor, max(values) * factor
 
 
-def write_results(
-    name: str,
-    results: Sequence[Result],
-    *,
-    load: Load | None = None,
-    base: tuple[str, Mapping[str, float]] | None = None,
-) -> None:
-    """Print a table and write `results/<name>.json`.
-
-    Args:
-        name: of the benchmark.
-        results: what it measured.
-        load: what else the machine did meanwhile, begun before the benchmark.
-        base: another commit, and its values by the result's name, measured a moment before.
-    """
+def write_results(name: str, results: Sequence[Result], load: Load | None = None) -> None:
+    """Write `results/<name>.json`: what a benchmark measured, and what else the machine did meanwhile."""
     about = {
         "command": f"python -m benchmarks {name}",
         "versions": {"python": platform.python_version(), **{library: _version(library) for library in LIBRARIES}},
         "machine": machine() | (load.measured() if load else {}),
     }
-    commit, before = base or ("", {})
+    write_rows(name, [{**_tidy(result), **about} for result in results])
+
+
+def stored_rows(name: str) -> list[dict[str, Any]]:
+    """The rows of `results/<name>.json`; none without the file."""
+    path = RESULTS / f"{name}.json"
+    return list(json.loads(path.read_bytes())) if path.exists() else []
+
+
+def write_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace `results/<name>.json`."""
     RESULTS.mkdir(exist_ok=True)
-    rows = []
-    for result in results:
-        row = _tidy(result)
-        if result.name in before:
-            row["base"] = {"commit": commit, "value": before[result.name]}
-        rows.append({**row, **about})
     (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    for result in results:
-        met = {True: "met", False: "MISSED", None: ""}[result.met]
-        between = f" [{result.spread[0]:.4g} .. {result.spread[1]:.4g}]" if result.spread else ""
-        old = f"{before[result.name]:10.4g} ->" if result.name in before else " " * 13 if base else ""
-        print(f"{name:16} {result.name:60} {old}{result.value:10.4g} {result.unit}{between}  {result.target} {met}")
+
+
+def print_table(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows for people, with another commit's values if they have them."""
+    based = any("base" in row for row in rows)
+    for row in rows:
+        met = {True: "met", False: "MISSED", None: ""}[row["met"]]
+        between = " [{:.4g} .. {:.4g}]".format(*row["spread"]) if "spread" in row else ""
+        old = f"{row['base']['value']:10.4g} ->" if "base" in row else " " * 13 if based else ""
+        print(f"{name:16} {row['name']:60} {old}{row['value']:10.4g} {row['unit']}{between}  {row['target']} {met}")
 
 
 def machine() -> dict[str, float]:

@@ -6,40 +6,55 @@ of SuperLink, `flower-supernode` for each node, and a ServerApp that sends each 
 by `send_and_receive`, which its ClientApp does at once. They run one after the other, stock Flower first: at the same
 time it would take our processors, since it starts a process for each message. Then the same questions over
 Flower's simulation engine.
+
+The floor of a round is four calls one after the other: push, pull, push, pull. How long a call takes is measured at the
+learner, in the rounds that are timed. How many calls a round makes is read from the log of a SuperLink of its own,
+since a line for each call would slow the others.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 
-from benchmarks.common import Result, at_most, bins_of, median, schema_of, spread, steward_of
+from benchmarks.common import Result, at_least, at_most, bins_of, median, schema_of, spread, steward_of
 from curator_node.daemon.node_key import write_node_key
 from curator_node.policy import LearnerPolicy, Policy
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.study import Study
 from protocol.envelopes import SigningKey
+from protocol.flower_internals import RuntimeHttpClient
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody, PlannedCounts
 from protocol.plans import Plan
 from protocol.rationals import Rational
-from simulations.carriers import Serve, ray_engine
+from simulations.carriers import Serve, ray_engine, superlink
 from simulations.carriers.processes import guarded
 from simulations.carriers.sites import Simulated, SiteOrder, make_folder
 from simulations.carriers.superlink import Deployment, SuperLink, free_port
 
 CURATORS, RECORDS, ATTRIBUTES, BINS = 3, 10_000, 22, 10
-ROUNDS, STOCK_ROUNDS, OTHER_ROUNDS = 60, 8, 20
+ROUNDS, STOCK_ROUNDS, OTHER_ROUNDS = 40, 5, 10
 BYTES = 4096
-PATIENCE = 300.0
+PATIENCE = 600.0
+MOST_SECONDS, MOST_START, LEAST_TIMES = 0.35, 1.5, 45.0
+IN_TURN = 4
+"""Calls of a round that follow one another."""
+MESSAGES = ("pull-messages", "push-messages")
+CALL = r'"POST /v1/(?:fleet|runtime)/(?!\S*heartbeat)'
+"""A line of the SuperLink's log."""
 
 PYPROJECT = """[build-system]
 requires = ["hatchling"]
@@ -91,8 +106,10 @@ def main(grid, context):
 """
 
 
-def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[float]]:
-    """Seconds until the curators were served, and of each question that all three answered."""
+def our_rounds(
+    serve: Serve, place: Path, rounds: int, aside: Callable[[], float] = lambda: 0.0
+) -> tuple[float, list[float], float]:
+    """Seconds until the curators were served, and of each question that all three answered; how `aside` has grown."""
     key = SigningKey.generate()
     rng = np.random.default_rng(0)
     folders = {}
@@ -105,6 +122,7 @@ def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[floa
         folders[make_folder(order, place / policy.name).identity] = place / policy.name
     durations: list[float] = []
     began: list[float] = []
+    grown: list[float] = []
 
     def work(carrier: Carrier) -> None:
         names = {f"site{number}": identity for number, identity in enumerate(folders)}
@@ -113,16 +131,59 @@ def our_rounds(serve: Serve, place: Path, rounds: int) -> tuple[float, list[floa
         body = CountsBody(partitions=bins_of(ATTRIBUTES, BINS), hypothesis=Constant(predicted=1))
         study.propose(Plan.of([planned] * rounds), "benchmark", list(study.read_cards()))
         began.append(time.perf_counter())
+        grown.append(aside())
         for _ in range(rounds):
             start = time.perf_counter()
             study.ask(dict.fromkeys(study.survivors, body))
             durations.append(time.perf_counter() - start)
+        grown.append(aside())
         study.close()
         assert len(study.survivors) == CURATORS
 
     start = time.perf_counter()
     serve(folders, work)
-    return began[0] - start, durations
+    return began[0] - start, durations, grown[1] - grown[0]
+
+
+@contextmanager
+def timed_calls() -> Iterator[list[float]]:
+    """The seconds of each call of a learner that sends or fetches messages."""
+    taken: list[float] = []
+    real = RuntimeHttpClient._unary_unary  # noqa: SLF001 - the one place that all calls of a client pass
+
+    def timed(client: Any, *, path: str, **rest: Any) -> Any:
+        start = time.perf_counter()
+        reply = real(client, path=path, **rest)
+        if path.endswith(MESSAGES):
+            taken.append(time.perf_counter() - start)
+        return reply
+
+    with patch.object(RuntimeHttpClient, "_unary_unary", timed):
+        yield taken
+
+
+def counted_rounds(place: Path) -> tuple[float, float]:
+    """Seconds until the curators were served, and calls a round, as a SuperLink that logs each of them counts."""
+    log = place / "superlink" / superlink.LOG
+    with (
+        patch.object(superlink, "guarded", lambda *line: guarded("env", "FLWR_LOG_LEVEL=DEBUG", *line)),
+        Deployment(place) as deployment,
+    ):
+        began, _, calls = our_rounds(deployment.serve, place, OTHER_ROUNDS, lambda: _calls(log))
+    return began, calls / OTHER_ROUNDS
+
+
+def _calls(log: Path) -> float:
+    return len(re.findall(CALL, log.read_text(encoding="utf-8", errors="replace")))
+
+
+def _processor(process: int) -> float:
+    """Seconds of processor of another process; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def stock_rounds(folder: Path) -> list[float]:
@@ -185,19 +246,37 @@ def stock_rounds(folder: Path) -> list[float]:
 
 def run() -> list[Result]:
     """See the module."""
-    with tempfile.TemporaryDirectory() as place:
-        for name in ("ours", "stock", "ray"):
-            (Path(place) / name).mkdir()
-        stock = stock_rounds(Path(place) / "stock")
-        with Deployment(Path(place) / "ours") as deployment:
-            starting, ours = our_rounds(deployment.serve, Path(place) / "ours", ROUNDS)
-        engine_start, engine = our_rounds(ray_engine.serve, Path(place) / "ray", OTHER_ROUNDS)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for name in ("ours", "stock", "counted", "ray"):
+            (place / name).mkdir()
+        stock = stock_rounds(place / "stock")
+        with Deployment(place / "ours") as deployment, timed_calls() as taken:
+            process = deployment._link._process  # noqa: SLF001 - the SuperLink's, whose processor is measured
+            assert process is not None
+            starting, ours, spent = our_rounds(
+                deployment.serve, place / "ours", ROUNDS, lambda: _processor(process.pid)
+            )
+        again, calls = counted_rounds(place / "counted")
+        engine_start, engine, _ = our_rounds(ray_engine.serve, place / "ray", OTHER_ROUNDS)
     size = f"{CURATORS} curators x {RECORDS} records x {ATTRIBUTES} attributes x {BINS} bins, TLS, loopback"
+    starts, call = (starting, again), median(taken)
+    ratio = median(stock) / median(ours)
     return [
-        at_most("a round, ours", median(ours), 0.35, "s", spread=spread(ours), note=size),
+        at_most("a round, ours", median(ours), MOST_SECONDS, "s", spread=spread(ours), note=size),
         Result("a round, stock Flower", median(stock), "s", spread=spread(stock), note=f"an echo of {BYTES} bytes"),
-        Result("stock Flower over ours", median(stock) / median(ours), "times", note="in the same run"),
-        Result("three daemons ready, and a plan accepted", starting, "s"),
+        at_least("stock Flower over ours", ratio, LEAST_TIMES, "times", note="in the same run"),
+        Result(
+            "calls a round",
+            calls,
+            "calls",
+            note=f"all daemons' and the learner's; {2 * CURATORS + 2} carry something, the others are looks",
+        ),
+        Result("a call", call * 1e3, "ms", spread=spread(taken, 1e3), note="at the learner, in the timed rounds"),
+        Result("floor of a round", IN_TURN * call, "s", note=f"{IN_TURN} calls one after the other"),
+        Result("a round, ours, over its floor", median(ours) / (IN_TURN * call), "times"),
+        Result("a call, the SuperLink's processor", spent / ROUNDS / calls * 1e3, "ms", note="of one core"),
+        at_most("three daemons ready, and a plan accepted", min(starts), MOST_START, "s", spread=spread(starts)),
         Result("a round, Flower's simulation engine (Ray)", median(engine), "s", note=size.replace("TLS, ", "")),
         Result(
             "three curators ready, and a plan accepted, Flower's simulation engine (Ray)",

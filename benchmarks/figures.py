@@ -3,202 +3,409 @@
 Nothing is measured here. A table follows a mark of the page, such as `<!-- goals -->`, up to the next empty line.
 """
 
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.common import RESULTS
-from benchmarks.growth import CURVES
+from benchmarks.common import stored_rows
+from expril.report.chart import Figure, Key, Level, Place, Series, Stage, decade_axis, line_chart, log_axis
+from expril.report.document import Charts
+from expril.report.picture import as_svg
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
-TRAFFIC = DOCS / "explanation" / "secure-sums-traffic.svg"
-GROWTH = DOCS / "performance-growth.svg"
+LEFT, RIGHT = 12.0, 96.0
+"""Ends of a horizontal axis, in percent of the width."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What people wait for: a row of the page."""
+
+    what: str
+    beside: str  # what it is measured beside in the same run
+    benchmark: str
+    name: str  # of the result; with * at its end the first one that begins so
+    bound: str = ""  # what stops it where the goal is not reached
+
+
+GOALS = (
+    Goal(
+        "a round over TLS, three daemons: stock Flower's over ours",
+        "stock Flower",
+        "deployment",
+        "stock Flower over ours",
+        "the floor below, and [what Flower would have to change](researcher/carriers.md#a-round-over-a-superlink)",
+    ),
+    Goal(
+        "the same, over its floor of four calls",
+        "a call of the same run",
+        "deployment",
+        "a round, ours, over its floor",
+    ),
+    Goal("calls a round, looks among them", "8 carry something", "deployment", "calls a round"),
+    Goal(
+        "three daemons ready, and a plan accepted",
+        "none",
+        "deployment",
+        "three daemons ready, and a plan accepted",
+        "a process's modules, and the SuperLink's calls",
+    ),
+    Goal(
+        "a query's layers beyond counting and noise",
+        "its six signature operations",
+        "query_overhead",
+        "a query's layers over its six signature operations",
+        "the ledger's entries, each encoded, hashed and signed",
+    ),
+    Goal(
+        "a number of noise, 100 at once, scale 30",
+        "OpenDP's vector call",
+        "noise",
+        "a number of noise over OpenDP's vector call, scale 30, 100 at once",
+    ),
+    Goal(
+        "counting errors of 10^6 records in 22 attributes of ten bins",
+        "numpy's `bincount`",
+        "kernels",
+        "counting errors in*",
+        "the codes, read once from memory",
+    ),
+    Goal("nearest-centre cells of 10^6 records", "scikit-learn", "kernels", "nearest of*", "ties are exact"),
+    Goal("leaves of a tree of 10^6 records", "scikit-learn", "kernels", "one of 64 leaves*", "ties are exact"),
+    Goal("projections of 10^6 records", "numpy", "kernels", "bins of 4 projections*", "ties are exact"),
+    Goal("`cells` with networks, n 5,000, d 25", "none", "label_model", "cells with networks end to end, 5000*"),
+    Goal("`cells` without networks, n 5,000, d 25", "none", "label_model", "cells without networks end to end, 5000*"),
+    Goal(
+        "a whole study of 10^6 records at four sites",
+        "none",
+        "million",
+        "1,000,000 records of 10 attributes, 4 sites, a whole study",
+    ),
+    Goal(
+        "the same",
+        "a logistic regression on the pooled records",
+        "million",
+        "1,000,000 records of 10 attributes, 4 sites, a whole study, over logistic regression",
+    ),
+    Goal("the same, memory", "none", "million", "1,000,000 records of 10 attributes, 4 sites, a whole study, memory"),
+    Goal("1,000 curators, three rounds, simulated", "none", "many_curators", "1000 curators, three rounds, cores"),
+    Goal("10,000 curators, three rounds, simulated", "none", "many_curators", "10000 curators, three rounds, cores"),
+    Goal("the same, memory", "none", "many_curators", "10000 curators, three rounds, cores, memory of all"),
+    Goal("exponent in curators", "300 curators", "many_curators", "exponent in curators, cores"),
+    Goal(
+        "questions of eight learners at one curator, SQLite",
+        "bare commits of the disk",
+        "throughput",
+        "SQLite: questions a second",
+        "the processors that curator and learners share here",
+    ),
+    Goal(
+        "the same, over bare commits", "bare commits of the disk", "throughput", "SQLite: questions over bare commits"
+    ),
+    Goal(
+        "a secure sum of 30 sites and 1,000 values: SecAgg+'s time over ours",
+        "Flower's SecAgg+",
+        "secure_sum",
+        "30 sites x 1000 values, times as fast",
+        "key agreements and signatures, which the same run times alone",
+    ),
+    Goal(
+        "a secure sum of 1,000 sites and 1,000 values",
+        "key agreements alone",
+        "secure_sum",
+        "1000 sites x 1000 values, 2 processes",
+        "key agreements, which the same run times alone",
+    ),
+    Goal("Table 2 of the paper, a tenth of its 7 x 100 runs", "none", "table_two", "7 x 10 runs of Table 2"),
+    Goal("the default audit", "none", "audit_all", "expril audit all"),
+    Goal("a first look", "none", "audit_all", "expril audit all --quick"),
+    Goal("audit of an export of 10^6 entries", "none", "audit_ledger", "audit of an export of 10^6 entries"),
+    Goal("the same, memory", "none", "audit_ledger", "most memory"),
+    Goal("a wrong file is told", "none", "startup", "a wrong file"),
+    Goal("`expril simulate` to its first line", "none", "startup", "expril simulate to its first line"),
+    Goal("`make demo` from nothing", "none", "demo", "make demo"),
+    Goal("a bare curator's installation", "none", "installation", "a bare curator's installation"),
+    Goal("packages of it", "none", "installation", "packages of a bare curator's installation"),
+)
+"""The issue's rows, in its order."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that grows, and what it may not exceed."""
+
+    grows: str
+    what: str
+    words: str
+    unit: str
+    limit: float  # in this unit
+    told: str  # the limit in words
+    helps: str = "a faster core, or less to do"
+    alone: bool = True  # whether no further machine helps
+
+
 FAR = {"records": 100_000_000, "sites": 100_000}
 """What the page foretells."""
-GOALS: tuple[tuple[str, str, str], ...] = ()
-"""What people wait for, the benchmark, and the name of its result."""
+ANSWER, PATIENT, WORK = 60.0, 3600.0, 50.0
+"""Seconds that a learner waits for a curator before it goes on without it; for a study or a start; and work of a
+question that the default policy answers, in billions."""
+CALLS, EXCHANGES = "calls of a study at one SuperLink", 6
+"""A study of three rounds: card, plan, three questions, close."""
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A logarithmic one."""
-
-    ends: tuple[float, float]
-    ticks: Mapping[float, str]
-
-    def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
-        return math.log(value / self.ends[0]) / math.log(self.ends[1] / self.ends[0])
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One figure's frame within a picture, in the picture's units."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    across: Axis
-    up: Axis
-
-    def place(self, x: float, y: float) -> tuple[float, float]:
-        """Of a point."""
-        return self.left + self.width * self.across.share(x), self.top + self.height * (1 - self.up.share(y))
-
-    def frame(self, title: str, caption: str) -> str:
-        """Grid, labels of both axes, a title above and a caption below."""
-        bottom, right = self.top + self.height, self.left + self.width
-        lines = [f'<text x="{self.left}" y="{self.top - 8}" font-weight="bold">{title}</text>' if title else ""]
-        for value, text in self.up.ticks.items():
-            _, y = self.place(self.across.ends[0], value)
-            lines.append(f'<path d="M{self.left} {y:.1f}H{right}" stroke="#ccc"/>')
-            lines.append(f'<text x="{self.left - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-        for value, text in self.across.ticks.items():
-            x, _ = self.place(value, self.up.ends[0])
-            lines.append(f'<path d="M{x:.1f} {bottom}v5" stroke="#666"/>')
-            lines.append(f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{text}</text>')
-        lines.append(f'<text x="{(self.left + right) / 2}" y="{bottom + 42}" text-anchor="middle">{caption}</text>')
-        return "".join(lines)
-
-    def curve(self, points: Iterable[tuple[float, float]], colour: str) -> str:
-        """A line through its points."""
-        placed = [self.place(*point) for point in points]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        marks = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in placed)
-        return (
-            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/><g fill="{colour}">{marks}</g>'
-        )
-
-
-def picture(width: int, height: int, title: str, drawn: str) -> str:
-    """An SVG file's text."""
+def parts() -> tuple[Part, ...]:
+    """What may break first; the memory is that of the machine whose results are stored."""
+    memory = next((row["machine"]["memory_gib"] for row in stored_rows("growth")), 1.0)
+    room = 1024 * memory, f"{memory:.1f} GiB, this machine's memory"
+    patience, hour = (ANSWER, "60 s, a learner's patience"), (PATIENT, "an hour")
+    raised = "the policy's limit, which a steward can raise"
+    more, larger = "processes on further machines", "a machine with more memory"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" '
-        f'font-size="12"><title>{title}</title><rect width="{width}" height="{height}" fill="#fff"/>{drawn}</svg>\n'
+        Part("records", "work by the policy's rule", "work of a question", "10^9", WORK, "50 10^9 by default", raised),
+        Part("records", "memory", "memory of a curator", "MiB", *room, larger),
+        Part("records", "first answer", "the first answer in new cells", "s", *patience),
+        Part("records", "next answer", "an answer in known cells", "s", *patience),
+        Part("records", "at the start", "the start of a curator", "s", *hour),
+        Part("sites", "memory", "memory of a simulation", "MiB", *room, more, alone=False),
+        Part("sites", "all curators' part of a study", "all curators' processors", "s", *hour, more, alone=False),
+        Part("sites", "the learner's part of a study", "the learner's processor", "s", *hour),
+        Part("sites", CALLS, CALLS, "s", *hour, "larger and fewer calls, or a leaner SuperLink"),
     )
 
 
-def stored(name: str) -> list[dict[str, Any]]:
-    """Rows of `results/<name>.json`."""
-    rows: list[dict[str, Any]] = json.loads((RESULTS / f"{name}.json").read_bytes())
-    return rows
+Points = list[tuple[int, float]]
 
 
-def traffic() -> str:
-    """Bytes a site by number of sites, of a secure sum."""
-    rows = [row for row in stored("secure_sum") if row["name"].endswith("bytes a site")]
-    points = [(int(row["name"].split()[0]), row["value"]) for row in rows]
-    sizes, amounts = (2, 5, 10, 20, 50, 100, 200, 500, 1000), (5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000)
-    panel = Panel(
-        *(70, 20, 550, 270),
-        Axis((2, 1000), {value: f"{value:,}" for value in sizes}),
-        Axis((5_000, 500_000), {value: f"{value // 1000} kB" for value in amounts}),
-    )
-    _, y = panel.place(2, 8_000)
-    vector = (
-        f'<path d="M70 {y:.1f}H620" stroke="#666" stroke-dasharray="4 4"/>'
-        f'<text x="620" y="{y - 5:.1f}" text-anchor="end">the vector itself</text>'
-    )
-    drawn = panel.frame("", "sites") + vector + panel.curve(points, "#1f5fa8")
-    return picture(640, 340, "Bytes a site sends and is sent in a secure sum of 1,000 values", drawn)
+def curves() -> dict[str, dict[str, Points]]:
+    """What grows -> what is measured -> size and value."""
+    found: dict[str, dict[str, Points]] = {}
+    for row in stored_rows("growth"):
+        if match := re.fullmatch(r"([\d,]+) (\w+): (.+)", row["name"]):
+            size, name, what = match.groups()
+            found.setdefault(name, {}).setdefault(what, []).append((int(size.replace(",", "")), row["value"]))
+    return found
 
 
-def growth() -> str:
-    """A panel for each curve's times, in seconds of processor."""
-    curves = _curves()
-    drawn = []
-    for place, (name, measures) in enumerate(curves.items()):
-        times = {what: points for what, points in measures.items() if what not in ("memory", "disk")}
-        values = [value for points in times.values() for _, value in points]
-        sizes = CURVES[name][1]
-        low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-        panel = Panel(
-            *(60 + 300 * (place % 3), 40 + 260 * (place // 3), 220, 170),
-            Axis((sizes[0], sizes[-1]), {size: _short(size) for size in sizes}),
-            Axis((10.0**low, 10.0**high), {10.0**power: _seconds(power) for power in range(low, high + 1)}),
-        )
-        drawn.append(panel.frame(", ".join(times), name))
-        drawn += [panel.curve(points, colour) for points, colour in zip(times.values(), COLOURS, strict=False)]
-    return picture(900, 40 + 260 * math.ceil(len(curves) / 3), "Seconds of processor as sizes grow", "".join(drawn))
+def units() -> dict[str, str]:
+    """What is measured -> its unit."""
+    return {row["name"].partition(": ")[2]: row["unit"] for row in stored_rows("growth")}
 
 
-COLOURS = ("#1f5fa8", "#b3541e", "#2e7d32")
+def exponents() -> dict[str, float]:
+    """Exponent by what grows and what is measured: "sites: memory"."""
+    end = ", exponent"
+    return {row["name"].removesuffix(end): row["value"] for row in stored_rows("growth") if row["name"].endswith(end)}
+
+
+def foretold(points: Points, exponent: float, size: float) -> float:
+    """v(n) = v_1 + (v_k - v_1) ((n - n_1) / (n_k - n_1))^e, through the first and the last of k points."""
+    (start, least), (end, most) = points[0], points[-1]
+    return least + max(0.0, most - least) * ((size - start) / (end - start)) ** exponent
+
+
+def reached(points: Points, exponent: float, limit: float) -> float:
+    """The n at which a curve is at its limit; infinite if never."""
+    (start, least), (end, most) = points[0], points[-1]
+    if exponent <= 0 or most <= least:
+        return float("inf")
+    return start + (end - start) * max(0.0, (limit - least) / (most - least)) ** (1 / exponent)
+
+
+# --- Tables
 
 
 def goals() -> list[str]:
-    """The table of what people wait for: the base of the same run, now, and the aim."""
-    lines = ["| what | before | now | unit | aim |", "|---|---|---|---|---|"]
-    for what, benchmark, name in GOALS:
-        row = next(row for row in stored(benchmark) if row["name"] == name)
-        before = f"{row['base']['value']:g}" if "base" in row else ""
-        aim = {None: "", True: f"{row['target']}: met", False: f"{row['target']}: missed"}[row["met"]]
-        lines.append(f"| {what} (`{benchmark}`) | {before} | {row['value']:g} | {row['unit']} | {aim} |")
+    """What people wait for: the base of the same run, now, and the aim."""
+    lines = [
+        "| what | beside it | before | now | goal | reached | other processes, loop | command |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for goal in GOALS:
+        command = f"`{goal.benchmark}`"
+        row = next((row for row in stored_rows(goal.benchmark) if _is(row["name"], goal.name)), None)
+        if row is None:
+            lines.append(f"| {goal.what} | {goal.beside} | | not stored | | | | {command} |")
+            continue
+        unit = f" {row['unit']}".rstrip()
+        before = f"{_figure(row['base']['value'])}{unit}" if "base" in row else ""
+        met = {None: "", True: "yes", False: f"no: {goal.bound}" if goal.bound else "no"}[row["met"]]
+        lines.append(
+            f"| {goal.what} | {goal.beside} | {before} | {_figure(row['value'])}{unit} | {row['target']} | {met} "
+            f"| {_busy(row['machine'])} | {command} |"
+        )
     return lines
+
+
+def _is(name: str, wanted: str) -> bool:
+    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+
+
+def _busy(machine: Mapping[str, float]) -> str:
+    if "others" not in machine:
+        return "not said"
+    return f"{machine['others']:.0%}, {machine['loop_seconds']:.3f} s"
 
 
 def sizes() -> list[str]:
     """The curves as a table."""
     lines = ["| what grows | from .. to | what is measured | at each size | exponent |", "|---|---|---|---|---|"]
-    exponents = {row["name"]: row["value"] for row in stored("growth") if row["name"].endswith("exponent")}
-    for name, measures in _curves().items():
+    fitted, unit = exponents(), units()
+    for name, measures in curves().items():
         for what, points in measures.items():
-            unit = "MiB" if what in ("memory", "disk") else "s"
-            values = ", ".join(f"{value:.3g}" for _, value in points)
+            values = ", ".join(_figure(value) for _, value in points)
             reach = f"{points[0][0]:,} .. {points[-1][0]:,}"
-            lines.append(
-                f"| {name} | {reach} | {what} | {values} {unit} | {exponents[f'{name}: {what}, exponent']:.2f} |"
-            )
+            exponent = fitted[f"{name}: {what}"]
+            lines.append(f"| {name} | {reach} | {what} | {values} {unit[what]} | {exponent:.2f} |")
     return lines
 
 
-def foretold() -> list[str]:
-    """The last point of a curve, carried on along its exponent; of what lies above a process's own memory, by size."""
-    lines = ["| at | what | foretold |", "|---|---|---|"]
-    exponents = {row["name"]: row["value"] for row in stored("growth") if row["name"].endswith("exponent")}
+def limits() -> list[str]:
+    """What the machine can do, and what of it the program takes."""
+    lines = ["| the machine's own limit | | beside it |", "|---|---|---|"]
+    found, points = {row["name"]: row for row in stored_rows("growth")}, curves()
+    call = next((row for row in stored_rows("deployment") if row["name"] == "a call"), None)
+    rate = next((row for row in stored_rows("throughput") if row["name"] == "SQLite: questions a second"), None)
+    beside: dict[str, str] = {}
+    if points:
+        (few, fixed), (many, time) = points["records"]["next answer"][0], points["records"]["next answer"][-1]
+        moved = 22 * (many - few) / max(1e-9, time - fixed) / 1e9
+        beside["memory copied by one core"] = f"an answer in known cells reads its codes at {moved:.2g} GB/s"
+        question = points["learners"]["next answer"][0][1]
+        signing = found["machine: signatures of one core"]["value"]
+        beside["signatures of one core"] = f"a whole question takes the time of {question * signing:.1f} signatures"
+    if rate:
+        beside["appends made durable"] = f"one curator answers {_figure(rate['value'])} questions a second"
+    if call:
+        beside["an echo over TLS on loopback"] = f"a call to a SuperLink takes {_figure(call['value'])} ms"
+    for name, row in found.items():
+        if (short := name.removeprefix("machine: ")) != name:
+            lines.append(f"| {short} | {_figure(row['value'])} {row['unit']} | {beside.get(short, '')} |")
+    return lines
+
+
+def predictions() -> list[str]:
+    """What each part takes far out, beside what it may take; the one that breaks first is first."""
+    lines = [
+        "| at | what | measured up to | exponent | foretold | limit | reached at | what helps |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for far, part, forecast in _ranked():
+        place = "never" if math.isinf(forecast.end) else f"{float(f'{forecast.end:.2g}'):,.0f}"
+        lines.append(
+            f"| {far:,} {part.grows} | {part.words} | {forecast.last:,} | {forecast.exponent:.2f} | "
+            f"{_amount(forecast.value, part.unit)} | {part.told} | {place} | {part.helps} |"
+        )
+    return lines
+
+
+def first() -> list[str]:
+    """What breaks first, in words."""
+    lines = []
     for name, far in FAR.items():
-        for what, points in _curves()[name].items():
-            (first, least), (size, value) = points[0], points[-1]
-            if what == "memory":
-                more, unit = least + (value - least) * (far - first) / (size - first), "GiB"
-                told = f"{more / 1024:.3g} {unit}"
-            else:
-                told = f"{value * (far / size) ** exponents[f'{name}: {what}, exponent']:.3g} s"
-            lines.append(f"| {far:,} {name} | {what} | {told} |")
+        ranked = [(part, forecast) for _, part, forecast in _ranked() if part.grows == name]
+        for part, forecast in ranked[:1]:
+            share = forecast.value / part.limit
+            many = f"{share:.1f} times its limit" if share >= 1 else f"{share:.0%} of its limit, and nothing breaks"
+            lines.append(f"* At {far:,} {name} **{part.words}** is first: it takes {many}. What helps: {part.helps}.")
+        if (left := [part for part, _ in ranked if part.alone]) and left[0] is not ranked[0][0]:
+            lines.append(f"* Of what no further machine helps, **{left[0].words}** is first at {far:,} {name}.")
     return lines
 
 
-TABLES = {"goals": goals, "sizes": sizes, "foretold": foretold}
+@dataclass(frozen=True)
+class Forecast:
+    """A curve carried on."""
+
+    last: int  # largest size that was measured
+    exponent: float
+    value: float
+    end: float  # size at which the limit is reached
 
 
-def page(text: str) -> str:
-    """The page with its tables as the stored results have them."""
-    for name, table in TABLES.items():
-        made = "\n".join([f"<!-- {name} -->", *table()])
-        text = re.sub(rf"<!-- {name} -->\n.*?(?=\n\n|\Z)", lambda _, made=made: made, text, flags=re.DOTALL)
-    return text
+def _ranked() -> list[tuple[int, Part, Forecast]]:
+    """(size, part, forecast) for what is foretold; of each size what reaches its limit first is first."""
+    measured, fitted = curves(), exponents()
+    for row in stored_rows("deployment"):
+        if row["name"] == "a call, the SuperLink's processor":
+            calls = [(sites, EXCHANGES * (2 * sites + 2) * row["value"] / 1000) for sites in (1, 3)]
+            measured.setdefault("sites", {})[CALLS] = calls
+            fitted[f"sites: {CALLS}"] = 1.0
+    ranked = []
+    for part in parts():
+        if points := measured.get(part.grows, {}).get(part.what):
+            exponent, far = fitted[f"{part.grows}: {part.what}"], FAR[part.grows]
+            value, end = foretold(points, exponent, far), reached(points, exponent, part.limit)
+            ranked.append((far, part, Forecast(points[-1][0], exponent, value, end)))
+    return sorted(ranked, key=lambda entry: (-entry[0], entry[2].end))
 
 
-def main() -> None:
-    """See the module."""
-    TRAFFIC.write_text(traffic(), encoding="utf-8")
-    GROWTH.write_text(growth(), encoding="utf-8")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _curves() -> dict[str, dict[str, list[tuple[int, float]]]]:
-    """What grows -> what is measured -> size and value."""
-    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for row in stored("growth"):
-        if match := re.fullmatch(r"([\d,]+) (\w+): (.+)", row["name"]):
-            size, name, what = match.groups()
-            found.setdefault(name, {}).setdefault(what, []).append((int(size.replace(",", "")), row["value"]))
-    return found
+def _amount(value: float, unit: str) -> str:
+    return f"{value / 1024:.3g} GiB" if unit == "MiB" and value > 1024 else f"{_figure(value)} {unit}"
+
+
+# --- Pictures
+
+
+KEYS = tuple(
+    Key(place, False, name)
+    for place, name in enumerate(
+        (
+            "at the start",
+            "first answer",
+            "next answer",
+            "all curators' part of a study",
+            "the learner's part of a study",
+            "a participant's round",
+        )
+    )
+)
+KEPT = (Key(0, False, "memory"), Key(1, False, "disk"))
+
+
+def growth(name: str, keys: Sequence[Key], unit: str) -> str:
+    """A panel for each curve, both axes logarithmic."""
+    figures = [
+        figure
+        for grows, measures in curves().items()
+        if (figure := _panel(grows, {key: measures[key.name] for key in keys if key.name in measures}, unit))
+    ]
+    return as_svg(Charts(figures, keys, columns=3, size=0.6, name=name))
+
+
+def _panel(grows: str, lines: Mapping[Key, Points], unit: str) -> Figure | None:
+    if not lines:
+        return None
+    values = [value for points in lines.values() for _, value in points]
+    sizes = [size for size, _ in next(iter(lines.values()))]
+    series = [
+        Series(
+            key, [Place(size, value, (value, value), f"{_figure(value)} {unit} at {size:,}") for size, value in points]
+        )
+        for key, points in lines.items()
+    ]
+    axis = log_axis(sizes, map(_short, sizes), left=LEFT, right=RIGHT)
+    stage = Stage(decade_axis(min(values), max(values)), 240)
+    return line_chart(grows, series, axis, (), stage=stage, unit=unit, across=grows)
+
+
+def traffic() -> str:
+    """Bytes a site by number of sites, of a secure sum."""
+    rows = [row for row in stored_rows("secure_sum") if row["name"].endswith("bytes a site")]
+    points = [(int(row["name"].split()[0]), row["value"] / 1000) for row in rows]
+    key = Key(0, False, "sent and received")
+    line = Series(key, [Place(n, value, (value, value), f"{value:.1f} kB at {n} sites") for n, value in points])
+    axis = log_axis((2, 5, 10, 20, 50, 100, 200, 500, 1000), left=LEFT, right=RIGHT)
+    stage = Stage(decade_axis(min(value for _, value in points), max(value for _, value in points)), 300)
+    level = Level("dashes", 8.0, "the vector itself: 8 kB", named=True)
+    chart = line_chart("bytes", [line], axis, (), stage=stage, levels=[level], unit="kB", across="sites")
+    return as_svg(Charts([chart], columns=1, name="Bytes of a site in a secure sum of 1,000 values"))
 
 
 def _short(size: int) -> str:
@@ -208,10 +415,38 @@ def _short(size: int) -> str:
     return str(size)
 
 
-def _seconds(power: int) -> str:
-    return (
-        f"{10 ** (power + 3)} ms" if -3 <= power < 0 else f"{10**power} s" if power >= 0 else f"{10 ** (power + 6)} us"
-    )
+# --- The files
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "goals": goals,
+    "sizes": sizes,
+    "limits": limits,
+    "predictions": predictions,
+    "first": first,
+}
+
+
+def page(text: str) -> str:
+    """The page with its tables as the stored results have them."""
+    for name, table in TABLES.items():
+        made = "\n".join([f"<!-- {name} -->", *table()])
+        text = re.sub(rf"<!-- {name} -->.*?(?=\n\n|\n?\Z)", lambda _, made=made: made, text, flags=re.DOTALL)
+    return text
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    DOCS / "explanation" / "secure-sums-traffic.svg": traffic,
+    DOCS / "performance-time.svg": lambda: growth("Seconds of processor as sizes grow", KEYS, "s"),
+    DOCS / "performance-memory.svg": lambda: growth("MiB as sizes grow", KEPT, "MiB"),
+    PAGE: lambda: page(PAGE.read_text(encoding="utf-8")),
+}
+
+
+def main() -> None:
+    """See the module; nothing without the documents, as beside another commit's tree."""
+    if PAGE.is_file():
+        for path, text in FILES.items():
+            path.write_text(text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

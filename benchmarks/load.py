@@ -22,17 +22,19 @@ class Load:
     """How busy the machine is from now on, beside this process and those that it waits for."""
 
     def __init__(self) -> None:
+        self._began = time.monotonic()
         self._loops = [loop_seconds() for _ in range(3)]
         self._ticks, self._own = _ticks(), sum(os.times()[:4])
 
     def measured(self) -> dict[str, float]:
-        """Seconds of the reference loop before and after; shares of the machine's time, 0 to 1, where Linux tells.
+        """Seconds since then, and of the reference loop; shares of the machine's time, 0 to 1, where Linux tells.
 
         `others` is what other processes took, and `stolen` what the host of a virtual machine gave to other guests.
         """
         ticks, own = _ticks(), sum(os.times()[:4])
         loops = [*self._loops, *(loop_seconds() for _ in range(3))]
-        told = {"loop_seconds": round(statistics.median(loops), 4)}
+        lasted = time.monotonic() - self._began
+        told = {"lasted_seconds": round(lasted, 1), "loop_seconds": round(statistics.median(loops), 4)}
         if ticks and self._ticks:
             spans = [now - then for now, then in zip(ticks, self._ticks, strict=True)]
             whole = max(1, sum(spans))

@@ -7,6 +7,7 @@ curator checks them anew. Three of ten may fall silent. Flower's clients train n
 
 import os
 import resource
+import time
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -51,6 +52,10 @@ def run() -> list[Result]:
     group, keys = group_of(MANY, *_tolerated(MANY))
     before = _processor()
     wall = _many(group, keys)
+    spent = _processor() - before
+    began = time.process_time()
+    _agree(group)
+    agreed = time.process_time() - began
     results += [
         at_most(
             f"{MANY} sites x {VALUES} values, {PROCESSES} processes",
@@ -59,8 +64,8 @@ def run() -> list[Result]:
             "s",
             note="a tenth may collude, a tenth fall silent; curators of one process check each signature once",
         ),
-        Result(f"{MANY} sites x {VALUES} values, processor time of all", _processor() - before, "s"),
-        Result(f"{MANY} sites, key agreements alone, processor time", seconds(lambda: _agree(group)), "s", note=FLOOR),
+        Result(f"{MANY} sites x {VALUES} values, processor time of all", spent, "s"),
+        Result(f"{MANY} sites, key agreements alone, processor time", agreed, "s", note=FLOOR),
     ]
     return results + [_bytes(sites) for sites in (*SITES, MANY)]
 
