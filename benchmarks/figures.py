@@ -429,8 +429,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 def page(text: str) -> str:
     """The page with its tables as the stored results have them."""
     for name, table in TABLES.items():
-        made = "\n".join([f"<!-- {name} -->", *table()])
-        text = re.sub(rf"<!-- {name} -->.*?(?=\n\n|\n?\Z)", lambda _, made=made: made, text, flags=re.DOTALL)
+        mark = f"<!-- {name} -->"
+        head, _, rest = text.partition(mark)
+        text = "\n".join([head + mark, *table()]) + re.sub(r"\A.*?(?=\n\n|\n?\Z)", "", rest, flags=re.DOTALL)
     return text
 
 
