@@ -1,6 +1,7 @@
 """Draws what the stored results say, and puts their tables into docs/performance.md: `python -m benchmarks.figures`.
 
-Nothing is measured here. A table follows a mark of the page, such as `<!-- goals -->`, up to the next empty line.
+Nothing is measured here. A table follows a mark of the page, such as `<!-- goals -->`, up to the next empty line;
+there is one after the last, too.
 """
 
 import math
@@ -429,9 +430,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 def page(text: str) -> str:
     """The page with its tables as the stored results have them."""
     for name, table in TABLES.items():
-        mark = f"<!-- {name} -->"
-        head, _, rest = text.partition(mark)
-        text = "\n".join([head + mark, *table()]) + re.sub(r"\A.*?(?=\n\n|\n?\Z)", "", rest, flags=re.DOTALL)
+        head, mark, rest = text.partition(f"<!-- {name} -->")
+        _, gap, tail = rest.partition("\n\n")
+        text = "\n".join([head + mark, *table()]) + gap + tail
     return text
 
 

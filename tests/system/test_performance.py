@@ -22,3 +22,12 @@ def test_a_curve_goes_through_its_ends_and_says_where_it_reaches_a_limit():
 
 def test_every_goal_names_another_result():
     assert len({(goal.benchmark, goal.name) for goal in figures.GOALS}) == len(figures.GOALS)
+
+
+def test_a_page_keeps_its_words_however_often_its_tables_are_made():
+    marks = "\n\n".join(f"<!-- {name} -->\n| of an earlier time |" for name in figures.TABLES)
+    made = figures.page(f"words\n\n{marks}\n\nmore words\n")
+    assert made.startswith("words\n\n<!--")
+    assert made.endswith("\n\nmore words\n")
+    assert "an earlier time" not in made
+    assert figures.page(made) == made
