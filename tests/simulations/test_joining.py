@@ -1,5 +1,6 @@
 """Whether joining pays: scores with their errors, intervals, verdicts, and the report's section."""
 
+import gc
 import sys
 import tracemalloc
 from functools import partial
@@ -211,14 +212,16 @@ def test_a_cell_keeps_what_it_holds():
 
 
 def calls_of(work):
-    """How many functions a call of it calls, of Python and of C."""
+    """How many functions a call of it calls, of Python and of C. A collection of garbage may call others."""
     calls = []
     before = sys.getprofile()
+    gc.disable()
     sys.setprofile(lambda _, event, function: calls.append(event) if event in ("call", "c_call") else None)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return len(calls)
 
 
