@@ -33,6 +33,8 @@ NAMES = (
     "carriers",
     "timing",
     "deployment",
+    "query_overhead",
+    "throughput",
     "label_model",
     "secure_sum",
     "million",

@@ -142,7 +142,7 @@ class Curator:
 
     Attributes:
         waits: called with the identity of each study whose proposal begins to wait for the steward.
-        lock: held while the ledger is used, but not while records are counted.
+        lock: the ledger's; held while its account is used, but not while records are counted.
 
     Raises:
         ConfigurationError: the noise is seeded, but the policy does not say `simulation = true`; limits of a query kind
@@ -178,8 +178,8 @@ class Curator:
         self._entropy = entropy
         self._meter = Meter()
         self._refusals = Refusals(ledger, clock, self._meter)
-        # Not held while records are counted: cards, closes and refusals do not wait for a count.
-        self.lock = self._lock = threading.RLock()
+        # Not held while a question is read, charged, counted or answered: only what the ledger itself does is in turn
+        self.lock = self._lock = ledger.lock
         self._counting = threading.Lock()
         # Work is stated for one core; several BLAS threads that spin on small products take longer than one.
         self._threads = _linear_algebra(len(sys.modules))
@@ -287,7 +287,7 @@ class Curator:
         return message, request_digest(message.sender, envelope.type, envelope.payload)
 
     def _serve(self, data: bytes, message: Message, identity: bytes) -> bytes:
-        """The reply to a verified message. The lock is held throughout, except while records are counted."""
+        """The reply to a verified message. While a query is served, the lock is held only until it is in hand."""
         if not self._identities.serves(message.recipient, self._clock()):
             raise RemoteProtocolError(RefusalCode.WRONG_RECIPIENT)
         with self._lock:
@@ -298,31 +298,34 @@ class Curator:
             if bound_name not in ("", caps.name):  # its steward must say which name is right
                 raise BoundElsewhereError(message.sender, bound_name, caps.name)
             if self._ledger.answered(identity):
-                return self._settled(self._ledger.reply(identity))
+                return self._settled(self._ledger.reply(identity), identity)
             study = account.studies.get(StudyKey(message.sender, message.study))
             took_effect = self._ledger.took_effect(identity)
             request = PendingRequest(data, message, identity, now, self.policy, caps, study, took_effect)
             self._check_attention(request)
             if isinstance(message, CardRequest):
                 return self._card(request)
-            self._ledger.expire(now)
-            with as_refusals(request):
-                match message:
-                    case StudyProposal():
-                        return self._propose(request, message)
-                    case StudyClose():
-                        return self._close(request, message)
-                    case Query():
-                        question = self._charge(request, message)
-                    case _:
-                        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", "a request of a learner")
+            if not isinstance(message, Query):
+                self._ledger.expire(now)
+                with as_refusals(request):
+                    return self._settle_terms(request, message)
             self._in_hand.add(identity)
         try:
+            self._ledger.expire(now)
             with as_refusals(request):
-                return self._release(request, message, question)
+                return self._release(request, message, self._charge(request, message))
         finally:
             with self._lock:
                 self._in_hand.discard(identity)
+
+    def _settle_terms(self, request: PendingRequest, message: Message) -> bytes:
+        """The reply to a proposal or a closing."""
+        match message:
+            case StudyProposal():
+                return self._propose(request, message)
+            case StudyClose():
+                return self._close(request, message)
+        raise RemoteProtocolError(RefusalCode.MALFORMED, "envelope.type", "a request of a learner")
 
     def _check_attention(self, request: PendingRequest) -> None:
         """Raise if a request is late, was finally refused, exceeds its learner's limits, or is being answered now."""
@@ -370,7 +373,7 @@ class Curator:
             )
             return self._identities.seal(accepted)
 
-        return self._settled(self._ledger.answer(identity, accept, now))
+        return self._settled(self._ledger.answer(identity, accept, now), identity)
 
     def _charge(self, request: PendingRequest, message: Query) -> CuratorQuestion:
         """Charge a query.
@@ -465,12 +468,11 @@ class Curator:
             return self._identities.seal(Release(**header, kind=message.kind, body=answered.release, receipt=receipt))
 
         note = self._kinds.kind(message.kind).release_note(answered.release, question)
-        with self._lock:
-            state = None
-            if answered.state is not None:
-                sealed = self._sealer.seal(answered.state, request.known_study().key, message.kind)
-                state = (message.kind, sealed)
-            return self._settled(self._ledger.answer(identity, release, now, state=state, note=note))
+        state = None
+        if answered.state is not None:
+            sealed = self._sealer.seal(answered.state, request.known_study().key, message.kind)
+            state = (message.kind, sealed)
+        return self._settled(self._ledger.answer(identity, release, now, state=state, note=note), identity)
 
     def _close(self, request: PendingRequest, message: StudyClose) -> bytes:
         study, now, identity = request.known_study(), request.now, request.identity
@@ -486,11 +488,11 @@ class Curator:
                 StudyClosed(**self._header(request.data, message), refunded=amount(owed.amount), receipt=receipt)
             )
 
-        return self._settled(self._ledger.answer(identity, close, now))
+        return self._settled(self._ledger.answer(identity, close, now), identity)
 
-    def _settled(self, reply: bytes) -> bytes:
-        """Return the reply after moving this process's mark to the ledger entries on which the reply rests."""
-        self._ledger.settle()
+    def _settled(self, reply: bytes, request: bytes) -> bytes:
+        """Return the reply to a request after moving this process's mark to the ledger entries on which it rests."""
+        self._ledger.settle(request)
         return reply
 
     def _stray(self, data: bytes, message: Message | None, error: RemoteProtocolError) -> bytes:

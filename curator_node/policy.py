@@ -6,6 +6,7 @@ An enrolled learner is a name with a budget, and the keys that may sign for it, 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
@@ -101,7 +102,7 @@ class LearnerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cap: Written  # most epsilon it may ever spend here
 
 
-class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A policy file."""
 
     name: Text  # the curator's, as its card shows it
@@ -167,7 +168,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def learner(self, key: bytes) -> LearnerPolicy | EnrolledLearner | None:
         """The learner with a public key, valid or not; None for a stranger's key."""
-        return next((learner for other, learner in self._keys() if other == key.hex()), None)
+        return self._by_key.get(key.hex())
+
+    @cached_property
+    def _by_key(self) -> dict[str, LearnerPolicy | EnrolledLearner]:
+        return dict(self._keys())
 
     def admits(self, key: bytes, now: int) -> bool:
         """Whether a public key may sign requests at a time: a stranger's, expired or revoked one may not."""

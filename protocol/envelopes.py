@@ -169,11 +169,16 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
 def is_signed(signer: bytes, signature: bytes, data: bytes) -> bool:
     """Whether `signature` is `signer`'s over `data`; False if `signer` is a key of small order."""
     try:
-        check_public_key(signer)
-        Ed25519PublicKey.from_public_bytes(signer).verify(signature, data)
+        _public_key(signer).verify(signature, data)
     except (InvalidSignature, ValueError, ConfigurationError):
         return False
     return True
+
+
+@lru_cache(maxsize=4096)
+def _public_key(signer: bytes) -> Ed25519PublicKey:
+    check_public_key(signer)
+    return Ed25519PublicKey.from_public_bytes(signer)
 
 
 def statement_bytes(label: str, type_name: str, payload: bytes) -> bytes:

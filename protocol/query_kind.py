@@ -197,6 +197,7 @@ class Kinds(Mapping[str, QueryKind]):
         # Reading a plan of a thousand queries takes milliseconds, and every request of its study needs it.
         self._read = lru_cache(maxsize=4096)(self._read_planned)
         self._cost = lru_cache(maxsize=4096)(self._cost_of)
+        self._limits = lru_cache(maxsize=256)(self._read_limits)
 
     def __getitem__(self, name: str) -> QueryKind:
         """The kind of this name. Raises KeyError: it is not installed."""
@@ -336,14 +337,11 @@ class Kinds(Mapping[str, QueryKind]):
             RemoteProtocolError: the kind is not installed (UNKNOWN_KIND), not allowed (KIND_NOT_ALLOWED), or its limits
                 cannot be read (MALFORMED).
         """
-        kind = self.kind(name)
+        self.kind(name)
         allowed = self.allowed(limits)
         if name not in allowed:
             raise RemoteProtocolError(RefusalCode.KIND_NOT_ALLOWED, "plan.queries.kind", ", ".join(allowed))
-        try:
-            return msgspec.convert(allowed[name], kind.limits, strict=True)
-        except msgspec.ValidationError:
-            raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
+        return self._limits(name, encode(allowed[name]))
 
     def allowed(self, limits: Limits) -> Mapping[str, dict[str, Any]]:
         """The allowed kinds with their settings; if the limits name no kind, those that are allowed by default."""
@@ -381,6 +379,12 @@ class Kinds(Mapping[str, QueryKind]):
         planned = decode(query, kind.planned, field="plan.queries")
         kind.check_planned(planned)
         return planned
+
+    def _read_limits(self, name: str, settings: bytes) -> Any:
+        try:
+            return msgspec.convert(msgspec.msgpack.decode(settings), self.kind(name).limits, strict=True)
+        except msgspec.ValidationError:
+            raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
 
     def _cost_of(self, planned: Planned, most_records_per_unit: int) -> Fraction:
         kind = self.kind(planned.kind)

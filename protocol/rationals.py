@@ -106,6 +106,7 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
+@lru_cache(maxsize=1024)
 def parse_amount(text: str) -> Fraction:
     """Inverse of `amount`. Raises ValueError: the text does not match `AMOUNT_PATTERN`, whose length is bounded."""
     if not _AMOUNT.match(text):

@@ -73,8 +73,8 @@ class PolicyFiles:
         return tuple(stamps)
 
 
-COUNTERS = 2
-"""Threads for questions: while one counts, another reads, checks and charges the next."""
+COUNTERS = 8
+"""Threads for questions: while one counts, the others read and check, and share the commits that they wait for."""
 MOST_IN_HAND, MOST_ASIDE = 64, 512
 LONGEST_BACK_OFF, LONGEST_OUTSIDE = 30.0, 5.0
 """Most seconds between two tries: if nothing answers, and if the node is not let in, which may soon pass."""

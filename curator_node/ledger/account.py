@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import cast
 
@@ -50,6 +51,7 @@ class Account(Trail):
     terms: str = ""  # what the charges mean; empty before the first START
     total_spent: Fraction = ZERO  # over all learners
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
+    ends: list[tuple[int, StudyKey]] = field(default_factory=list)  # a heap: when reservations end, of all open studies
     decisions: dict[bytes, Decision] = field(default_factory=dict)  # request digest of a proposal -> its steward's word
     owed: dict[bytes, Owed] = field(default_factory=dict)  # request digest -> what has no reply yet
     # index of the charge, by digest, of requests that may have been answered on a lost branch: they are never answered
@@ -121,30 +123,43 @@ class Account(Trail):
         """The keys under which a study's replies and states are stored."""
         return self.stored_requests[key] + [state_key(*place) for place in self.states if place[0] == key]
 
+    def overdue(self, now: int) -> list[StudyKey]:
+        """The open studies whose reservations have ended, the earliest first. None is looked at that ends later."""
+        while self.ends and self.studies[self.ends[0][1]].ended:
+            heappop(self.ends)
+        if not self.ends or self.ends[0][0] > now:
+            return []
+        return [key for end, key in sorted(self.ends) if end <= now and not self.studies[key].ended]
+
     def lost_spending(self) -> list[LostSpending]:
         """For each suspected branch, in order: the spending that neither this chain nor an earlier suspect shows."""
         return lost_spending(self)[0]
 
-    def check(self, entry: Entry) -> None:
+    def check(self, entry: Entry, place: tuple[int, bytes] | None = None) -> None:
         """Check that an entry may be the next one. Nothing is changed.
+
+        `place`: the entry's index and the head before it, if entries that do not bear on it come first.
 
         Raises:
             LedgerCorruptError: the entry is not the next one, or breaks a rule of the ledger.
         """
-        if entry.index != self.next_index or entry.previous != self.head:
+        if (entry.index, entry.previous) != (place or (self.next_index, self.head)):
             raise LedgerCorruptError(f"ledger entry {entry.index} does not follow the one before it")
         if complaint := self._complaint_of_state(entry) or self._complaint(entry):
             raise LedgerCorruptError(f"ledger entry {entry.index} {complaint}")
 
     def apply(self, entry: Entry, body: bytes) -> None:
-        """Add one entry.
+        """Check and add one entry.
 
         Raises:
             LedgerCorruptError: `check` raises it. Nothing is changed.
         """
         self.check(entry)
+        self.add(entry, entry_hash(body))
+
+    def add(self, entry: Entry, head: bytes) -> None:
+        """Add a checked entry; `head`: its hash."""
         amount = parse_amount(entry.amount)
-        head = entry_hash(body)
         match entry.kind:
             case EntryKind.OPEN:
                 self._hand_to(entry.learner, entry.index)
@@ -292,6 +307,7 @@ class Account(Trail):
         study.state = step(State.NEW, entry)
         self.studies[key] = study
         self.open_by_learner.setdefault(entry.learner, set()).add(key)
+        heappush(self.ends, (entry.expires_at, key))
         self._change_reserved(entry.learner, amount)
         self._owe(entry, amount)
 

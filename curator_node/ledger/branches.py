@@ -132,8 +132,8 @@ def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction])
 
     `hashes`: of every entry, by index; `totals`: spent over all learners up to each entry.
     """
-    before = [index - (1 << power) for power in range(MOST_ANCESTORS) if 1 << power <= index]
-    near = sorted({*range(max(index - NEAR, 0), index)} - {*before}, reverse=True)
+    before = [index - (1 << power) for power in range(min(index.bit_length(), MOST_ANCESTORS))]
+    near = [other for other in range(index - 1, max(index - NEAR, 0) - 1, -1) if other not in before]
     return Position(
         index=index,
         head=hashes[index],

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from curator_node.ledger.account import Account
-from curator_node.ledger.chain import Chain, create_ledger
+from curator_node.ledger.chain import Chain, LaterError, create_ledger
 from curator_node.ledger.checks import load
 from curator_node.ledger.errors import (
     AnswerGoneError,
@@ -165,12 +165,17 @@ class Ledger(Chain):
                 raise LocalProtocolError("the query costs more than was reserved for it")
             if caps is not None:
                 own_left = caps.learner - account.spent_by(key.learner, caps.name)
-                remaining = min(own_left, caps.total - account.total_spent)
-                if cost > remaining:
+                total_left = caps.total - account.total_spent
+                if cost > (remaining := min(own_left, total_left)):
                     raise InsufficientBudgetError(cost, max(remaining, ZERO))
+                if self.pending:
+                    own_keys = account.keys_of(key.learner, caps.name)
+                    own_sum = sum((charge for learner, charge in self.pending if learner in own_keys), cost)
+                    if own_sum > own_left or sum((charge for _, charge in self.pending), cost) > total_left:
+                        raise LaterError  # decided once the others are charged
             return self._study_entry(EntryKind.CHARGE, now, key, sequence, cost, request, note)
 
-        self.append(decide, now)
+        self.append(decide, now, group=key)
 
     def close_study(self, key: StudyKey, sequence: int, request: bytes, now: int) -> None:
         """Close a study and refund the unused part of its reservation; idempotent by request digest.
@@ -234,7 +239,7 @@ class Ledger(Chain):
                 **more,
             )
 
-        ours = self.append(decide, now, replies=stored)
+        ours = self.append(decide, now, replies=stored, group=owed.key)
         return reply if ours else self.reply(request)
 
     def took_effect(self, request: bytes) -> bool:
@@ -267,7 +272,7 @@ class Ledger(Chain):
         """(sequence, stored reply) of a study's charged and answered requests, in order; raises as `reply` does."""
         account = self.account
         # Of one that has ended they may be kept no more: all its answers are looked for, and what is gone is said
-        answered = account.answers if account.studies[key].ended else account.stored_requests.get(key, ())
+        answered = list(account.answers) if account.studies[key].ended else account.stored_requests.get(key, ())
         owed = ((request, account.answers[request].owed) for request in answered)
         charged = ((request, item.sequence) for request, item in owed if item.key == key and item.charged)
         return sorted((sequence, self.reply(request)) for request, sequence in charged)
@@ -308,12 +313,8 @@ class Ledger(Chain):
 
     def expire(self, now: int) -> None:
         """Refund every expired reservation among the entries that this process has read."""
-        due = [
-            key
-            for studies in self.account.open_by_learner.values()
-            for key in studies
-            if self.account.studies[key].expires_at <= now
-        ]
+        with self.lock:
+            due = self.account.overdue(now)
         for key in due:
             self.append(lambda account, key=key: self._expiry(account, key, now), now)  # type: ignore[misc]
 

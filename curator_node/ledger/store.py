@@ -6,14 +6,16 @@ concurrency control.
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
 from curator_node.ledger.engines import open_engine, read_url, reason_of, require_sqlite
 from curator_node.ledger.tables import (
@@ -28,7 +30,7 @@ from curator_node.ledger.tables import (
 )
 from expril.files import private_draft, rows_within, strange_tables
 from protocol.errors import ConfigurationError, ExprilError
-from protocol.ledger.entries import LedgerCorruptError
+from protocol.ledger.entries import LedgerCorruptError, entry_hash
 
 
 class LedgerUnavailableError(ExprilError):
@@ -71,11 +73,13 @@ class LedgerStore(Protocol):
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
 
-    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
-        """Durably add an entry, store or replace `replies` and drop `evicted` ones, either all or nothing.
+    def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
+        """Durably add entries, store or replace `replies` and drop `evicted` ones, either all or nothing.
+
+        `rows` have successive indices; `after` is the hash of the entry before them, if that is checked here.
 
         Raises:
-            AppendConflictError: the index exists.
+            AppendConflictError: the first index exists, or another entry is before it.
             LedgerUnavailableError: the store failed.
         """
 
@@ -120,11 +124,12 @@ class MemoryStore:
         """See `LedgerStore`."""
         return self._rows[max(start, 0) :]
 
-    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
+    def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
         """See `LedgerStore`."""
-        if row.index != len(self._rows):
-            raise AppendConflictError(str(row.index))
-        self._rows.append(row)
+        first = rows[0].index
+        if first != len(self._rows) or (after and first and entry_hash(self._rows[-1].body) != after):
+            raise AppendConflictError(str(first))
+        self._rows += rows
         self._replies.update(replies)
         for request in evicted:
             self._replies.pop(request, None)
@@ -167,7 +172,11 @@ class MemoryStore:
         """See `LedgerStore`."""
 
 
+Run = Callable[[Any, Any], Iterable[Any]]
+"""(statement, its values or a list of them) -> rows."""
+
 _APPEND = ENTRIES.insert()
+_BODY = sa.select(ENTRIES.c.body).where(ENTRIES.c.entry_index == sa.bindparam("at"))
 _STORE = REPLIES.insert()
 _EVICT = REPLIES.delete().where(REPLIES.c.request == sa.bindparam("evicted"))
 _FIND = sa.select(REPLIES.c.reply).where(REPLIES.c.request == sa.bindparam("request"))
@@ -244,24 +253,27 @@ class DatabaseStore:
     def rows(self, start: int) -> list[Row]:
         """See `LedgerStore`."""
         self._follow_file()
-        with self._translate(), self._connected() as connection:
-            return [_row(row) for row in self._within(connection.execute(_READ, {"start": start}))]
+        with self._translate(), self._reader() as run:
+            return [_row(row) for row in self._within(run(_READ, {"start": start}))]
 
-    def append(self, row: Row, *, replies: Replies = (), evicted: Iterable[bytes] = ()) -> None:
+    def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
         """See `LedgerStore`."""
+        self._follow_file()
+        first = rows[0].index
+        added = [{"entry_index": row.index, "body": row.body, "signature": row.signature} for row in rows]
+        stored = [{"request": request, "reply": reply} for request, reply in replies]
+        replaced = [{"evicted": pair["request"]} for pair in stored]
+        dropped = [{"evicted": request} for request in evicted]
         try:
-            with self._translate(), self._engine.begin() as connection:
-                before = connection.execute(_READ, {"start": row.index - 1}).first()
-                if row.index and (before is None or before[0] != row.index - 1):
-                    raise AppendConflictError(str(row.index))  # the ledger was put back meanwhile
-                connection.execute(_APPEND, {"entry_index": row.index, "body": row.body, "signature": row.signature})
-                for request, reply in replies:
-                    connection.execute(_EVICT, {"evicted": request})
-                    connection.execute(_STORE, {"request": request, "reply": reply})
-                for request in evicted:
-                    connection.execute(_EVICT, {"evicted": request})
-        except sa.exc.IntegrityError:
-            raise AppendConflictError(str(row.index)) from None
+            with self._translate(), self._transaction() as run:
+                before = [entry_hash(_bytes(row[0])) for row in run(_BODY, {"at": first - 1})] if first else [after]
+                if not before or after not in (b"", *before):
+                    raise AppendConflictError(str(first))  # the ledger was put back meanwhile
+                for statement, values in ((_APPEND, added), (_EVICT, replaced), (_STORE, stored), (_EVICT, dropped)):
+                    if values:
+                        run(statement, values)
+        except (sa.exc.IntegrityError, sqlite3.IntegrityError):
+            raise AppendConflictError(str(first)) from None
 
     def reply(self, request: bytes) -> bytes | None:
         """See `LedgerStore`."""
@@ -331,6 +343,39 @@ class DatabaseStore:
     def _within(self, rows: Iterable[Any]) -> Iterable[Any]:
         return rows if self._room is None else rows_within(rows, self._room)
 
+    @contextmanager
+    def _transaction(self) -> Iterator[Run]:
+        """What runs statements that take effect together, or not at all.
+
+        SQLite's driver is spoken to directly: SQLAlchemy takes several times as long as a statement itself.
+        """
+        if self._file is None:
+            with self._engine.begin() as connection:
+                yield connection.execute
+            return
+        with self._driver() as driver:
+            driver.execute("BEGIN IMMEDIATE")  # so that what is read is what is written after
+            yield partial(_run, driver)
+            driver.commit()
+
+    @contextmanager
+    def _reader(self) -> Iterator[Run]:
+        """What runs statements that only read."""
+        if self._file is not None and self._snapshot is None:
+            with self._driver() as driver:
+                yield partial(_run, driver)
+            return
+        with self._connected() as connection:
+            yield connection.execute
+
+    @contextmanager
+    def _driver(self) -> Iterator[sqlite3.Connection]:
+        pooled = self._engine.raw_connection()
+        try:
+            yield cast("sqlite3.Connection", pooled.driver_connection)
+        finally:
+            pooled.close()  # and what was not committed is rolled back
+
     def _connected(self) -> AbstractContextManager[sa.Connection]:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
 
@@ -347,9 +392,9 @@ class DatabaseStore:
             self._inode = there
 
     def _scalar(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
-        with self._translate(), self._connected() as connection:
-            value = connection.execute(statement, values).scalar()
-        return None if value is None else _bytes(value)
+        with self._translate(), self._reader() as run:
+            row = next(iter(run(statement, values)), None)
+        return None if row is None else _bytes(row[0])
 
     def _check_tables(self, *, create: bool, read_only: bool) -> None:
         with self._engine.begin() as connection:
@@ -383,7 +428,7 @@ class _Translate:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sa.exc.IntegrityError):
+        if isinstance(error, sa.exc.IntegrityError | sqlite3.IntegrityError):
             return
         if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
             raise LedgerUnavailableError(f"the ledger's database failed ({reason_of(error)})") from None
@@ -446,6 +491,16 @@ def _files_of(url: sa.URL) -> list[Path]:
     """A SQLite file and its write-ahead log."""
     path = Path(unquote((url.database or "").removeprefix("file:")))
     return [file for file in (path, path.with_name(f"{path.name}-wal")) if file.is_file()]
+
+
+@cache
+def _text_of(statement: Any) -> str:
+    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+
+
+def _run(driver: sqlite3.Connection, statement: Any, values: Any) -> Iterable[Any]:
+    text = _text_of(statement)
+    return driver.executemany(text, values) if isinstance(values, list) else driver.execute(text, values)
 
 
 def _driver_of(connection: sa.Connection) -> sqlite3.Connection:

@@ -1,6 +1,7 @@
 """The steward's schema file: the public facts on the records. Bounds and levels come from it, never from data."""
 
 import datetime as dt
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from protocol.schema import (
 from protocol.strict_toml import convert, parse_toml
 
 
-class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A schema file."""
 
     label: Name  # label column
@@ -55,7 +56,7 @@ class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_texts(self.classes, "class")
         _ = self.schema
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The part that travels on the card."""
         return Schema(

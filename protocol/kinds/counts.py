@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from functools import lru_cache
+from types import GenericAlias
 from typing import Annotated, Any, ClassVar, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.codec import decode
+from protocol.codec import decode, encode
 from protocol.errors import NotInstalledError, RemoteProtocolError
 from protocol.hypotheses import Hypothesis
 from protocol.limits import ASSUMED_ROUND_SIZE, CALL_ONCE, Positive
@@ -56,6 +57,8 @@ SMALL_SCALE_NOISE_ONCE = 300_000
 RELEASE_FRAME_BYTES = 22
 """Bytes of a map of two values: its keys, and the longest head of each value."""
 
+MOST_AT_ONCE = 2**16
+"""Bytes of partitions that are read at once; of more, the first that is wrong ends the reading."""
 MOST_PARTITIONS = 100_000
 """Most partitions of a body, whatever a curator's limits."""
 
@@ -102,7 +105,7 @@ class CountsLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"unknown release kind {name!r}{suggest(name, list(self.installed))}")
 
 
-class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """The question: a workload and, for errors, the hypothesis whose errors are counted.
 
     `most_squared_error` clips the squared errors of a numeric label, in squared grid steps (2^-24 of the squared label
@@ -120,8 +123,11 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return _body_with(frozenset(map(type, self.partitions)) - _SHIPPED)
 
     def cells(self, schema: Schema) -> int:
-        """Number of cells of all partitions."""
-        return sum(partition.cell_count(schema) for partition in self.partitions)
+        """Number of cells of all partitions. It is kept for the schema that was asked for last."""
+        cached_cells: tuple[Schema, int] | None = self.__dict__.get("_cells")
+        if cached_cells is None or cached_cells[0] is not schema:
+            cached_cells = self.__dict__["_cells"] = schema, sum(part.cell_count(schema) for part in self.partitions)
+        return cached_cells[1]
 
     def multiply_adds(self) -> int:
         """Work of partitions and hypothesis for each record, without counting."""
@@ -189,6 +195,7 @@ class Counts(QueryKind):
     limits: ClassVar[type[CountsLimits]] = CountsLimits
     by_default = True
     partition: Any = Partition  # the union of the types that it reads
+    partitions: Any = tuple[Partition, ...]
 
     def with_partitions(self, partitions: Sequence[type[Any]]) -> "Counts":
         """The same kind for bodies that may also hold these types."""
@@ -197,6 +204,7 @@ class Counts(QueryKind):
         wider = copy(self)
         for kind in partitions:
             wider.partition |= kind
+        wider.partitions = GenericAlias(tuple, (wider.partition, ...))
         return wider
 
     @property
@@ -302,8 +310,9 @@ class Counts(QueryKind):
         most_cells = limits.cells * _PAIR // max(columns, _PAIR)
         cells = 0
         partitions = []
+        at_once = self._read_at_once(outline.partitions)
         for index, raw in enumerate(outline.partitions):
-            partition = self._partition(bytes(raw))
+            partition = at_once[index] if at_once else self._partition(bytes(raw))
             where = f"body.partitions[{index}]"
             if isinstance(partition, ScoreBins):
                 _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
@@ -321,6 +330,17 @@ class Counts(QueryKind):
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
             partitions.append(partition)
         return tuple(partitions)
+
+    def _read_at_once(self, partitions: Sequence[msgspec.Raw]) -> tuple[Partition, ...]:
+        """The partitions of a short body; () for a long one, and where one of them is wrong: which, is seen later."""
+        if sum(memoryview(raw).nbytes for raw in partitions) > MOST_AT_ONCE:
+            return ()
+        count, data = len(partitions), b"".join(map(bytes, partitions))
+        try:
+            read: tuple[Partition, ...] = decode(encode([None] * count)[:-count] + data, self.partitions, field="body")
+        except RemoteProtocolError:
+            return ()
+        return read
 
     def _partition(self, data: bytes) -> Partition:
         """One partition. Raises RemoteProtocolError(MALFORMED); NotInstalledError where its type is unknown."""

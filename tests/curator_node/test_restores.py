@@ -386,11 +386,11 @@ class FailingStore:
         self._append, self._left = store.append, nth
         store.append = self.append
 
-    def append(self, row, **more):
+    def append(self, *rows, **more):
         self._left -= 1
         if not self._left:
             raise LedgerUnavailableError("the ledger's database failed")
-        self._append(row, **more)
+        self._append(*rows, **more)
 
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["at its START", "at its HALT"])

@@ -141,8 +141,8 @@ class FlakyStore:
             raise LedgerUnavailableError("the acknowledgement was lost")
         return written
 
-    def append(self, row, **more):
-        return self._write(lambda: self.inner.append(row, **more))
+    def append(self, *rows, **more):
+        return self._write(lambda: self.inner.append(*rows, **more))
 
     def remember(self, *refusal):
         if self.full:

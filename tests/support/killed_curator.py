@@ -47,11 +47,11 @@ class _KillingStore:
     def __init__(self, inner, entry):
         self.inner, self.entry = inner, entry
 
-    def append(self, row, **more):
+    def append(self, *rows, **more):
         from protocol.ledger.entries import decode_entry
 
-        self.inner.append(row, **more)
-        if decode_entry(row.body).kind == self.entry:
+        self.inner.append(*rows, **more)
+        if any(decode_entry(row.body).kind == self.entry for row in rows):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def __getattr__(self, name):

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter
 from fractions import Fraction
 
@@ -156,3 +157,50 @@ def test_eight_learners_hammer_a_curator_near_its_cap(nursery, tmp_path):
     assert not ledger.findings
     assert sum(answered.values()) == SCALE, "32 questions at 1/30, and a cap of 1"
     assert ledger.account.total_spent == Fraction(sum(answered.values()), SCALE) == 1
+
+
+@pytest.mark.slow
+def test_kill_9_while_eight_learners_share_commits(nursery, tmp_path):
+    """Whatever a group of charges or answers had reached, each learner gets the one answer that it was charged for."""
+    folder, names = tmp_path / "site", [f"ann{n}" for n in range(8)]
+    identity = made_site(folder, names)
+    curator, dice = CuratorProcess(nursery, folder).start(), random.Random(8)
+    proven, done = {}, threading.Event()
+
+    def send(data):
+        while True:
+            try:
+                return curator.exchange(data)
+            except ConnectionError:
+                time.sleep(0.005)
+
+    def ask(name):
+        proven[name] = Fraction(0)
+        for number in range(1, 4):
+            session = Session(curator=identity, key=key(name), study=number.to_bytes(16, "big"), lifetime=3600)
+            session.receive(send(session.propose(Plan.of([planned(SCALE)] * 4), "kills", now())))
+            for _ in range(4):
+                first = send(session.query("counts", mass_body(40.0, 60.0), now()))
+                assert isinstance(session.receive(first), Release)
+                assert send(session.transcript.envelopes[-2]) == first
+            proven[name] += session.spent
+
+    def kill():
+        while not done.wait(dice.uniform(0.05, 0.3)):
+            curator.kill()
+            curator.start()
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+    killer = threading.Thread(target=kill)
+    for thread in (*threads, killer):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    killer.join()
+    curator.kill()
+    ledger = exported(folder, identity)
+    assert curator.lives > 2, "the test kills"
+    assert not ledger.findings
+    assert list(proven.values()) == [Fraction(12, SCALE)] * 8
+    assert {key(name).public: spent for name, spent in proven.items()} == ledger.account.spent
