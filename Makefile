@@ -1,4 +1,4 @@
-# make demo    install into .venv, run the default scenario, print its table and the report's path
+# make demo    install what it needs into .venv (no torch), run the default scenario, print its table and the report's path
 # make test    install, run the fast tests
 # make conformance   install, hold ExPriL's programs and another learner to the protocol's pages
 # make audit   install, attack every release and what is broken on purpose: audit/audit.html; exit 1 if something is wrong
@@ -10,6 +10,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.simulates
 PEERS_VENV ?= .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 AUDITED_VENV ?= .venv-audited
@@ -24,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .PHONY: demo deploy-demo audit test test-slow test-all test-jitter test-wheel axe pages held measures check format bench conformance vectors install curator-lock docs peers audited clean
 
-demo: $(STAMP)
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))
 	$(BIN)/expril simulate $(SCENARIO)
 
 # Four minutes on two cores; needs no data and no network.
@@ -99,8 +100,16 @@ install: $(STAMP)
 curator-lock: $(STAMP)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
 		$(BIN)/python -m uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--excludes deploy/curator.excluded \
 		--constraint requirements.lock --extra postgresql --custom-compile-command "make curator-lock" \
 		--output-file deploy/curator.lock pyproject.toml - >/dev/null
+
+# In the locked versions, whole or in part.
+$(DEMO_STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "ExPriL needs Python 3.11 to 3.13 with venv; say which: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock --editable '.[simulations]'
+	touch $@
 
 $(STAMP): requirements.lock pyproject.toml lab/pyproject.toml conformance/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "ExPriL needs Python 3.11 to 3.13 with venv; say which: make PYTHON=/path/to/python3.12"; exit 1; }

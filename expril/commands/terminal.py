@@ -33,7 +33,7 @@ The last two are those of a process that SIGINT or SIGPIPE ended."""
 UNFINISHED = frozenset({"unfinished", "network"})
 """Kinds of faults that only need time."""
 PARTS = {
-    "learner": frozenset({"jinja2", "scipy", "sklearn", "torch"}),
+    "learner": frozenset({"jinja2", "scipy", "sklearn"}),
     "simulations": frozenset({"fastexcel", "pooch", "tomli_w", "uvloop"}),
 }
 """Extra of the package -> the modules that come with it; each extra has all of those before it."""
@@ -47,6 +47,7 @@ APART = {
     "dp_accounting": "audit",
     "jsonschema": "audit",
     "yaml": "audit",
+    "torch": "networks",
 }
 """Module -> an extra beside these."""
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -27,9 +27,8 @@ from learner_node.models.label_model.additive import (
     tied_bins,
 )
 from learner_node.strategies import options
-from learner_node.strategies.base import Asking, Problem, SourceEstimate
+from learner_node.strategies.base import Asking, Problem, SourceEstimate, varying_attributes
 from learner_node.strategies.options import Share
-from learner_node.strategies.perspectives import varying_attributes
 from protocol.hypotheses import Constant
 from protocol.kinds.counts import CountsBody
 from protocol.partitions import FeatureBins

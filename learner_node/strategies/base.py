@@ -122,6 +122,11 @@ class Problem:
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
 
 
+def varying_attributes(problem: Problem) -> list[str]:
+    """Attributes that vary in the source, at least one, in the schema's order."""
+    return [feature.attribute for feature in standardising_map(problem.source).features]
+
+
 def summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:
     """The same query as a secure sum."""
     return PlannedSecureCounts(

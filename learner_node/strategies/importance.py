@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from learner_node.models.masses import BinWorkload, tilted
-from learner_node.models.networks import TrainingSet
+from learner_node.models.networks import TrainingSet, require_torch
 from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.strategies import options
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -42,6 +42,7 @@ class ImportanceStrategy:
         learning_rate: float = 1e-2,
         weight_decay: float = 1e-4,
     ) -> None:
+        require_torch()
         self._bins, self._training = options.importance(
             bins=bins,
             hidden=hidden,

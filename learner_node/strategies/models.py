@@ -28,8 +28,8 @@ from learner_node.strategies.base import (
     Problem,
     SourceEstimate,
     class_probabilities,
+    varying_attributes,
 )
-from learner_node.strategies.perspectives import varying_attributes
 from protocol.errors import ConfigurationError, RemoteProtocolError
 from protocol.feature_map import STEPS, FeatureMap
 from protocol.kinds.model import ModelBody, PlannedModel

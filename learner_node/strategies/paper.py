@@ -19,7 +19,7 @@ from scipy.special import expit
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.distillation import HEADER_PARAMETERS
 from learner_node.models.masses import BinWorkload, consistent_masses, make_consistent, tilted
-from learner_node.models.networks import TrainingSet
+from learner_node.models.networks import TrainingSet, require_torch
 from learner_node.models.source import coordinates, even_bins, paper_bin_count, standardising_map
 from learner_node.solvers import LabelSystem, descend_labels, label_system, solve_labels, solve_weights
 from learner_node.strategies.base import Asking, Problem, SourceEstimate
@@ -78,6 +78,7 @@ class PaperStrategy:
     """Strategies `paper-i` (I-ExPriL) and `paper-c` (C-ExPriL, `cumulative`)."""
 
     def __init__(self, options: PaperOptions, *, cumulative: bool) -> None:
+        require_torch()
         self._options = options
         self._cumulative = cumulative
 

@@ -23,11 +23,11 @@ from sklearn.utils.extmath import randomized_svd
 
 from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.label_model import LabelModel, Observation, fit_label_model
-from learner_node.models.networks import TrainingSet
+from learner_node.models.networks import TrainingSet, require_torch
 from learner_node.models.partitions import product_bins, projection_bins, score_bins, tree_leaves
 from learner_node.models.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import options
-from learner_node.strategies.base import Asking, Problem, SourceEstimate
+from learner_node.strategies.base import Asking, Problem, SourceEstimate, varying_attributes
 from learner_node.strategies.cells import CellsModel
 from learner_node.strategies.options import Share
 from learner_node.strategies.paper import check_network
@@ -145,11 +145,6 @@ def joint_cell_count(problem: Problem, epsilon: float, cells: int | None, partit
     """Number of cells of the whole instance space, by the rule of `bin_count`."""
     rule = problem.cell_rule(epsilon)
     return max(1, min(cells or rule, problem.limits.cells // partitions))
-
-
-def varying_attributes(problem: Problem) -> list[str]:
-    """Attributes that vary in the source, at least one, in the schema's order."""
-    return [feature.attribute for feature in standardising_map(problem.source).features]
 
 
 def bins_of(problem: Problem, names: Sequence[str], bins: int, shift: float = 0.0) -> list[FeatureBins]:
@@ -407,6 +402,8 @@ class NewFeaturesStrategy(RoundsStrategy):
             hidden=hidden,
             shares=shares,
         )
+        if score:
+            require_torch()
         super().__init__(*planned)
 
     def partition_counts(self, problem: Problem) -> list[int]:  # noqa: ARG002

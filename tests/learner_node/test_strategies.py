@@ -20,9 +20,9 @@ from learner_node.kinds import READERS
 from learner_node.models.source import coordinates, even_bins, kmeans_cells, standardising_map
 from learner_node.strategies import STRATEGIES, check_options, make_strategy
 from learner_node.strategies import paper as paper_module
-from learner_node.strategies.base import Conversation, Problem, SourceEstimate
+from learner_node.strategies.base import Conversation, Problem, SourceEstimate, varying_attributes
 from learner_node.strategies.options import exact_shares
-from learner_node.strategies.perspectives import gradient_directions, information, varying_attributes
+from learner_node.strategies.perspectives import gradient_directions, information
 from learner_node.study.budget import Budget
 from learner_node.study.learn import learn
 from learner_node.study.pooling import Pooling

@@ -60,6 +60,8 @@ def set_daemon(folder, **settings):
 class Daemon:
     """`expril curator serve FOLDER` as a process; a context manager that leaves none behind.
 
+    The process is without what the lock of a curator leaves out: so the tests show that it needs none of it.
+
     Attributes:
         events: of its log so far.
     """
@@ -90,7 +92,8 @@ class Daemon:
     def start(self, *, connected=True):
         """Start, and wait until it is connected."""
         before = len(self.events)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0", **self.env}
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support" / "curators_lock")])
+        env = {**os.environ, "PYTHONPATH": paths, "FLWR_TELEMETRY_ENABLED": "0", **self.env}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
         if connected:

@@ -53,8 +53,7 @@ PINNED = {
     },
     "opendp": {"curator_node/opendp_noise.py", "lab/peers/marginals.py", "lab/peers/opendp_releases.py"},
     "torch": {
-        "learner_node/models/label_model/cell_networks.py",
-        "learner_node/models/networks.py",
+        "learner_node/models/network_training.py",
         "lab/peers/opacus_models.py",
         "lab/peers/opacus_releases.py",
     },

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("parsed")
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {
-    "torch": ("learner_node", "lab/peers/opacus_models.py", "lab/peers/opacus_releases.py"),
+    "torch": ("learner_node/models/network_training.py", "lab/peers/opacus_models.py", "lab/peers/opacus_releases.py"),
     "sklearn": ("learner_node", "simulations", "expril/audit", "lab"),
     "scipy": ("learner_node", "simulations", "expril/audit", "lab"),
     "jinja2": ("expril/report/template.py",),
@@ -345,8 +345,9 @@ def complaint(capsys, part, missing):
 
 def test_the_larger_part_is_named_of_what_the_command_and_the_library_need(capsys):
     assert complaint(capsys, "learner", "pooch") == "simulations"
-    assert complaint(capsys, "learner", "torch.nn") == "learner"
-    assert complaint(capsys, "simulations", "torch") == "simulations"
+    assert complaint(capsys, "learner", "scipy.stats") == "learner"
+    assert complaint(capsys, "simulations", "scipy") == "simulations"
+    assert complaint(capsys, "learner", "torch.nn") == "learner,networks"
     assert complaint(capsys, "simulations", "ray") == "simulations,ray"
 
 

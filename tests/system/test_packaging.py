@@ -5,7 +5,8 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from importlib.metadata import PackageNotFoundError, requires
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 
 import click
@@ -107,6 +108,12 @@ def test_the_image_is_made_of_files_that_there_are_and_runs_a_command_that_there
     assert all(option in text for option in ("--no-deps --no-build-isolation .", "--only-binary :all:"))
 
 
+def left_out():
+    """What the lock leaves out."""
+    lines = (ROOT / "deploy" / "curator.excluded").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
 def locked(path):
     """Name -> (version, lines of hashes) of a file that pip reads; nothing else may be in it."""
     found = {}
@@ -119,13 +126,18 @@ def locked(path):
     return found
 
 
-def needed(requirements):
-    """Names -> what is asked of their versions, by these requirements and, as far as it is installed, by theirs."""
+def needed(requirements, excluded):
+    """Names -> what is asked of their versions, by these requirements and, as far as it is installed, by theirs, but
+    for what the lock leaves out."""
     found, waiting = {}, [(Requirement(each), "") for each in requirements]
     while waiting:
         one, wanted = waiting.pop()
         name = canonicalize_name(one.name)
-        if (one.marker and not one.marker.evaluate({"extra": wanted})) or one in found.get(name, ()):
+        if (
+            name in excluded
+            or (one.marker and not one.marker.evaluate({"extra": wanted}))
+            or one in found.get(name, ())
+        ):
             continue
         found.setdefault(name, []).append(one)
         try:
@@ -142,7 +154,9 @@ def test_a_curators_lock_holds_all_that_it_installs_in_the_tested_versions_and_b
     asked = (
         project["dependencies"] + project["optional-dependencies"]["postgresql"] + PYPROJECT["build-system"]["requires"]
     )
-    for name, requirements in needed(asked).items():
+    excluded = set(left_out())
+    assert not excluded & lock.keys()
+    for name, requirements in needed(asked, excluded).items():
         assert name in lock, name
         for each in requirements:
             assert each.specifier.contains(lock[name][0]), (each, lock[name][0])
@@ -150,6 +164,25 @@ def test_a_curators_lock_holds_all_that_it_installs_in_the_tested_versions_and_b
     assert {name: version for name, (version, _) in lock.items() if name in tested} == {
         name: version for name, (version, _) in tested.items() if name in lock
     }
+
+
+def test_the_page_says_what_a_curators_installation_holds_and_how_large_it_is():
+    """Wheels of other Pythons and processors are a little larger or smaller."""
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.*) \| (\d+) \| .* \|$", page, re.MULTILINE)
+    sizes = {}
+    for name in locked(LOCK):
+        with suppress(PackageNotFoundError):
+            files = [each for each in distribution(name).files if each.suffix != ".pyc"]
+            sizes[name] = sum(each.locate().stat().st_size for each in files if each.locate().is_file()) / 1e6
+    told = {name: float(megabytes) for names, megabytes in rows for name in [tuple(re.findall(r"`([\w-]+)`", names))]}
+    assert len(told) == 8
+    named = {name for names, _ in rows[:-1] for name in re.findall(r"`([\w-]+)`", names)}
+    for names, megabytes in list(told.items())[:-1]:
+        assert sum(sizes[name] for name in names) == pytest.approx(megabytes, rel=0.2, abs=2), names
+    assert sum(size for name, size in sizes.items() if name not in named) < 20
+    assert sum(sizes.values()) <= 630
+    assert len(sizes) <= 45
 
 
 def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():

@@ -18,6 +18,7 @@ from run_forger import make_run
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
+EXCLUDED = [line for line in (ROOT / "deploy" / "curator.excluded").read_text().splitlines() if line[0] != "#"]
 PACKAGES = ("protocol", "curator_node", "learner_node", "simulations", "expril")
 """And no other name that anybody else could want to import."""
 POLICY = """
@@ -45,7 +46,14 @@ def locked(tmp_path_factory):
     """The programs of a fresh environment with what an administrator installs first, by its hashes."""
     programs = tmp_path_factory.mktemp("bare") / "bin"
     run(sys.executable, "-m", "venv", programs.parent)
-    lock = ["--only-binary", ":all:", "--require-hashes", "--requirement", ROOT / "deploy" / "curator.lock"]
+    lock = [
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--require-hashes",
+        "--requirement",
+        ROOT / "deploy" / "curator.lock",
+    ]
     run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", *lock, cwd=programs)
     return programs
 
@@ -88,7 +96,11 @@ def test_the_wheel_holds_every_file_of_its_packages(wheel):
 def test_a_bare_installation_brings_nothing_of_the_extras(bare):
     looked_up = f"from importlib.util import find_spec; print([name for name in {OF_EXTRAS!r} if find_spec(name)])"
     assert run(bare / "python", "-I", "-c", looked_up).stdout.strip() == "[]"
-    run(bare / "python", "-m", "pip", "check")
+    checked = run(bare / "python", "-m", "pip", "check", code=1).stdout
+    excluded = "|".join(re.escape(name) for name in EXCLUDED)
+    assert all(
+        re.search(rf" requires ({excluded}), which is not installed", line.lower()) for line in checked.splitlines()
+    )
 
 
 def test_a_steward_opens_a_curator_and_it_answers(bare, tmp_path):
