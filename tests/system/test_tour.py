@@ -30,7 +30,7 @@ NOT_RUN = {
     "make peers": "installs from a registry",
     "expril simulate wdbc --epsilon 0.1,0.3,1,3 --repeats 6": "a minute; test_epsilons has its parts",
     "python tests/support/protocol_pages.py": "writes pages; test_protocol_pages does it",
-    "pip install --no-deps --only-binary :all: --require-hashes --requirement deploy/curator.lock": "test_wheel does it",
+    "pip install --no-deps --only-binary :all: --require-hashes --requirement deploy/curator.lock": "test_wheel",
     "pip install --no-deps --no-build-isolation .": "test_wheel installs what it makes",
     "export EXPRIL_DATA_DIR=/path/to/uci": "a place to fill in; left unset, as the tour allows",
     "expril-lab study reproduction --full --only experiments=table2": "20 minutes",

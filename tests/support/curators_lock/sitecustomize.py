@@ -1,4 +1,4 @@
-"""A process that finds this folder on PYTHONPATH is without what deploy/curator.excluded names, as a curator's machine is."""
+"""A process that finds this folder on PYTHONPATH is without what deploy/curator.excluded names, like a curator."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ class Absent:
     def __init__(self):
         self.names = modules()
 
-    def find_spec(self, name, path=None, target=None):  # noqa: ARG002 - the signature of finders
+    def find_spec(self, name, path=None, target=None):
         """Raise as if it were not installed, or leave it to the others."""
         if name.partition(".")[0] in self.names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
