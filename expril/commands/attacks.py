@@ -406,6 +406,9 @@ def audit_check_package(
     Exit status: 0 all that can be checked fits; 1 something does not fit, and is named; 2 there is no package.
     """
     with plain_errors(part="simulations"):
+        from expril.audit.package.manifest import require_package
+
+        require_package(folder)  # before what enumerates and attacks is loaded
         from curator_node.ledger.view import public_key
         from expril.audit.package.checker import check_package
         from expril.audit.recompute import read_pins

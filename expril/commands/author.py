@@ -24,12 +24,13 @@ def conformance(
     Exit status: 0 all is kept; 1 a duty is broken or was not given; 2 there is no such kind.
     """
     with plain_errors(part="simulations"):
-        from expril.audit.contract.duties import judge
-        from expril.audit.contract.kinds import DUTIES
         from expril.audit.contract.subjects import kind_subject
-        from expril.audit.contract.vectors import vectors_of
 
         subject = kind_subject(kind)
+        from expril.audit.contract.duties import judge
+        from expril.audit.contract.kinds import DUTIES
+        from expril.audit.contract.vectors import vectors_of
+
         if write_vectors is not None:
             from expril.files import write_new
 

@@ -264,6 +264,7 @@ def test_a_wrong_file_is_told_before_what_reads_tables_carries_or_computes_is_lo
         ["learner", "run", wrong / "syntax.toml"],
         ["curator", "serve", site],
         ["curator", "answer", wrong, "--site", site],
+        ["audit", "check-package", wrong],
     )
     assert [(code, err.count("\n")) for code, _, err in told] == [(2, 1)] * len(told), told
     found = set(loaded) & {*SLOW_TO_LOAD, "polars", "sqlalchemy", "grpc", "httpx"}

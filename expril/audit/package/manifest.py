@@ -116,6 +116,12 @@ def seal_folder(folder: Path, key: SigningKey, *, expril: str, created: str) -> 
     return manifest
 
 
+def require_package(folder: Path) -> None:
+    """Raise ConfigurationError: the folder holds no package."""
+    if not is_plain(folder / MANIFEST):
+        raise ConfigurationError(f"{folder} is no claim package: it has no {MANIFEST}; make one: expril audit package")
+
+
 def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[str]]:
     """Compare a folder with its signed list.
 
@@ -128,8 +134,7 @@ def check_folder(folder: Path, *, key: str = "") -> tuple[Manifest | None, list[
     Raises:
         ConfigurationError: the folder holds no package.
     """
-    if not is_plain(folder / MANIFEST):
-        raise ConfigurationError(f"{folder} is no claim package: it has no {MANIFEST}; make one: expril audit package")
+    require_package(folder)
     wrong = []
     data = read_bytes(folder, MANIFEST)
     manifest = _in_one_form(data, Manifest, as_json)

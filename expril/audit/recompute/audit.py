@@ -14,6 +14,7 @@ from expril.audit.recompute.bounds import Bounds, Cards
 from expril.audit.recompute.entries import ZERO, InCommon, Price, Study
 from expril.audit.recompute.folders import find_runs
 from expril.audit.recompute.ledger import SIMULATED, Tick, UnreadableError, audit_ledger, is_ledger, quiet
+from expril.audit.recompute.losses import add_losses
 from expril.audit.recompute.receipts import HeldReceipt, hold_receipts, hold_witnessed, read_receipt_file
 from expril.audit.recompute.runs import Pins, cards_of, check_first_key, hold_lone_ledger, hold_run, read_run
 from expril.audit.recompute.sums import NO_ZCDP, Sum, ledger_sums, unit_sums
@@ -245,11 +246,10 @@ def add_sums(result: Recomputed, kinds: AuditedKinds) -> None:
     if result.delta is None:
         return
     try:
-        from expril.audit.recompute.losses import add_losses  # noqa: PLC0415 - dp-accounting is an extra
+        add_losses(result.sums, kinds, result.delta)
     except ModuleNotFoundError:
         result.remarks.append(NO_LIBRARY)
         return
-    add_losses(result.sums, kinds, result.delta)
     result.remarks.append(NO_ZCDP)
 
 

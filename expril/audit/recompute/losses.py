@@ -16,10 +16,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
-
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from expril.audit.kinds.kind_audit import AuditedKinds
 from expril.audit.recompute.entries import ZERO, Shape, Study
@@ -110,6 +108,9 @@ class Losses:
     def _distribution(self, part: Part) -> Any:
         if isinstance(part, Moved):
             return discrete_laplace(part.noise, part.shift)
+        from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - slow to load, if a plan needs it
+        from dp_accounting.pld.common import DifferentialPrivacyParameters  # noqa: PLC0415
+
         pure = DifferentialPrivacyParameters(float(part), 0.0)
         return pld.from_privacy_parameters(pure, value_discretization_interval=INTERVAL)
 
@@ -122,7 +123,11 @@ def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
     By how much P(t | D) exceeds exp(e0) P(t | D') elsewhere adds up to at most delta.
 
     `sums`: the sums, which are changed in place; `delta`: the delta of each accepted plan.
+
+    Raises ModuleNotFoundError: there is no dp-accounting.
     """
+    if find_spec("dp_accounting") is None:
+        raise ModuleNotFoundError("No module named 'dp_accounting'", name="dp_accounting")
     losses = Losses(kinds, delta)
     for row in sums:
         if row.plans and row.at_most is not None and all(bound is not None for _, bound in row.members):
@@ -133,6 +138,8 @@ def add_losses(sums: Iterable[Sum], kinds: AuditedKinds, delta: float) -> None:
 
 def discrete_laplace(noise: DiscreteLaplace, shift: int) -> Any:
     """Return the privacy-loss distribution of one release with this noise, which one unit moves by `shift`."""
+    from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
+
     parameter = math.nextafter(float(1 / noise.scale), math.inf)
     return pld.from_discrete_laplace_mechanism(
         parameter, shift, value_discretization_interval=INTERVAL, use_connect_dots=True
