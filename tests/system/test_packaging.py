@@ -176,13 +176,13 @@ def test_the_page_says_what_a_curators_installation_holds_and_how_large_it_is():
             files = [each for each in distribution(name).files if each.suffix != ".pyc"]
             sizes[name] = sum(each.locate().stat().st_size for each in files if each.locate().is_file()) / 1e6
     told = {name: float(megabytes) for names, megabytes in rows for name in [tuple(re.findall(r"`([\w-]+)`", names))]}
-    assert len(told) == 8
+    assert len(told) == 7
     named = {name for names, _ in rows[:-1] for name in re.findall(r"`([\w-]+)`", names)}
     for names, megabytes in list(told.items())[:-1]:
         assert sum(sizes[name] for name in names) == pytest.approx(megabytes, rel=0.2, abs=2), names
     assert sum(size for name, size in sizes.items() if name not in named) < 20
-    assert sum(sizes.values()) <= 630
-    assert len(sizes) <= 45
+    assert sum(sizes.values()) <= 350
+    assert len(sizes) <= 42
 
 
 def test_who_reads_how_to_install_a_curator_is_told_to_use_the_lock():
