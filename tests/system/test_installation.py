@@ -39,7 +39,7 @@ HEAVY = {
 }
 """Library -> the packages and modules that may import it."""
 SLOW_TO_LOAD = {*HEAVY, "flwr", "opendp"}
-DONE_WITHOUT = {"dp_accounting"}
+DONE_WITHOUT = {"dp_accounting", "opendp"}
 """What commands of every installation use where it is there, and else say so."""
 BARE = ("expril.__main__", "simulations.scenario", "expril.report.terminal")
 """Entry points of a bare installation, beside all of protocol and curator_node."""
