@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[3] / "deploy" / "curator.excluded"
-MODULES = {"markdown-it-py": "markdown_it", "pyyaml": "yaml"}
+MODULES = {"pyyaml": "yaml"}
 """Where it is not the distribution's name."""
 
 
