@@ -10,9 +10,14 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from learner_node.models.networks import WEIGHT_LIMIT, TrainedNetwork, TrainingData
 from learner_node.models.training_options import TrainingOptions
+
+Matrix32 = NDArray[np.float32]
+Layers = tuple[tuple[Matrix32, Matrix32], ...]
+TrainingData = tuple[Matrix32, Matrix32, Matrix32]
+"""Inputs, targets and weights of a set's records, which are in order."""
 
 _BETA_1, _BETA_2 = 0.9, 0.999
 _EPSILON = 1e-8
@@ -35,13 +40,15 @@ def group_size(n: int, columns: int, options: TrainingOptions) -> int:
     return max(1, min(_LARGEST_GROUP, fitting))
 
 
-def train_group(data: Sequence[TrainingData], seeds: Sequence[int], options: TrainingOptions) -> list[TrainedNetwork]:
+def train_group(
+    data: Sequence[TrainingData], seeds: Sequence[int], options: TrainingOptions, *, limit: float
+) -> list[Layers]:
     """Train networks of equal shape, each from the seed of its own."""
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     with torch.inference_mode(), plain_arithmetic():
         group = NetworkGroup(data, generators, options)
-        group.train()
-        return group.to_networks()
+        group.train(limit)
+        return group.to_layers()
 
 
 def _shapes(inputs: int, hidden: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -104,8 +111,8 @@ class NetworkGroup:
         self._batches = [(X[:, a:b], y[:, None, a:b], w[:, None, a:b], spaces[b - a]) for a, b in pairwise(edges)]
         self._shares = 1 / torch.tensor(np.repeat(np.diff(edges), np.diff(edges)), dtype=torch.float32)
 
-    def train(self) -> None:
-        """Take all steps of all epochs."""
+    def train(self, limit: float) -> None:
+        """Take all steps of all epochs, and keep every parameter within a magnitude."""
         options = self._options
         optimiser = _AdamW(self._parameters, options.weight_decay)
         steps, step = options.epochs * len(self._batches), 0
@@ -114,15 +121,15 @@ class NetworkGroup:
             for X, y, w, space in self._batches:
                 self._backward(X, y, w, space)
                 optimiser.step(self._gradients, options.learning_rate * max(_FINAL_RATE, 1 - step / steps))
-                self._parameters.clamp_(-WEIGHT_LIMIT, WEIGHT_LIMIT)
+                self._parameters.clamp_(-limit, limit)
                 step += 1
 
-    def to_networks(self) -> list[TrainedNetwork]:
-        """The networks as they are now."""
+    def to_layers(self) -> list[Layers]:
+        """Layers of each network as they are now."""
         *hidden, output = self._layers
         layers = [*((W.mT.numpy(), b.numpy()) for W, b in hidden), (output[0].numpy(), output[1].numpy())]
         return [
-            TrainedNetwork(tuple((np.array(W[index], order="C"), b[index, 0].copy()) for W, b in layers))
+            tuple((np.array(W[index], order="C"), b[index, 0].copy()) for W, b in layers)
             for index in range(len(self._generators))
         ]
 

@@ -102,8 +102,8 @@ def train_networks(sets: Sequence[TrainingSet], options: TrainingOptions) -> lis
         for start in range(0, len(indices), size):
             chunk = indices[start : start + size]
             seeds = [sets[index].seed for index in chunk]
-            networks = train_group([data[index] for index in chunk], seeds, options)
-            trained.update(zip(chunk, networks, strict=True))
+            layers = train_group([data[index] for index in chunk], seeds, options, limit=WEIGHT_LIMIT)
+            trained.update(zip(chunk, map(TrainedNetwork, layers), strict=True))
     return [trained[index] for index in range(len(sets))]
 
 
