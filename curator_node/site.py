@@ -420,7 +420,8 @@ def noise_of(policy: Policy) -> NoiseSource:
         from curator_node.opendp_noise import OpenDPNoise  # noqa: PLC0415 - it takes seconds to load
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            'the policy says noise = "opendp", and OpenDP is not installed: pip install opendp, or say noise = "exact"'
+            'the policy says noise = "opendp", and OpenDP is not installed: pip install "expril[opendp]", '
+            'or say noise = "exact"'
         ) from error
     return OpenDPNoise()
 

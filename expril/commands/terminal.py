@@ -41,7 +41,7 @@ FASTER = frozenset({"uvloop"})
 """Those of them that no command needs: they make it faster, and some systems lack them."""
 APART = {
     "hypothesis": "extend",
-    "opendp": "extend",
+    "opendp": "opendp",
     "pytest": "extend",
     "ray": "ray",
     "resvg_py": "figures",

@@ -2,9 +2,9 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -59,9 +59,16 @@ def note_provenance(out: Path, name: str, session: Provenance) -> None:
     replace_text(out / FILE, f"{encoded.decode()}\n")
 
 
-def versions(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Versions of Python, of the libraries that decide numbers, and of `more`."""
-    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES} | dict(more or {})
+def versions(more: Mapping[str, str] | None = None, libraries: Iterable[str] = LIBRARIES) -> dict[str, str]:
+    """Versions of Python, of the libraries that decide numbers, and of `more`; "absent" for one of an extra."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in libraries} | dict(more or {})
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "absent"
 
 
 def now() -> str:

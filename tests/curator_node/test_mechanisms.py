@@ -253,7 +253,7 @@ def test_a_steward_chooses_opendp_by_the_policy_and_only_when_the_curator_starts
 
 def test_opendp_that_is_named_and_not_installed_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "curator_node.opendp_noise", None)
-    with pytest.raises(ConfigurationError, match='pip install opendp, or say noise = "exact"'):
+    with pytest.raises(ConfigurationError, match=r'pip install "expril\[opendp\]", or say noise = "exact"'):
         noise_of(policy(noise="opendp"))
 
 

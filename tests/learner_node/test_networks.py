@@ -454,7 +454,7 @@ def test_a_step_of_the_ensemble_is_that_of_automatic_differentiation():
     initial = cell_networks._initial(3, np.linspace(-0.5, 0.5, NETWORKS), rng)
     flat, shapes = np.concatenate([values.ravel() for values in initial]), [values.shape for values in initial]
     layers, gradients = (cell_networks._views(vector, shapes) for vector in (flat, np.empty_like(flat)))
-    loss = cell_networks._backward(layers, inputs, table, training, gradients)
+    loss = cell_networks._backward(layers, inputs.reshape(6, 3, 3), table, training, gradients)
     tensors = [[torch.tensor(values, requires_grad=True) for values in pair] for pair in layers]
     values = torch.tensor(inputs).expand(NETWORKS, -1, -1)
     for index, (weight, bias) in enumerate(tensors):

@@ -1,13 +1,11 @@
 """A whole audit of what is installed: releases, broken mechanisms, checks, attacks; `AuditResult.passed` judges it."""
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from expril.audit.attack.zumel_game import play_blog
 from expril.audit.kinds.exact import loss_of_shares
 from expril.audit.kinds.kind_audit import AGREEMENT
 from expril.audit.results import AuditPart, AuditResult, ColluderLoss, as_object, decode_result
+from expril.report import provenance
 from protocol.errors import ConfigurationError
 from simulations.campaign.runner import Computed, Progress, installed, run_tasks, says_nothing
 from simulations.campaign.store import Store, is_held, read_settings
@@ -160,13 +159,7 @@ def _computed(attempt: Attempt) -> Computed[Cell]:
 
 def versions() -> dict[str, str]:
     """Versions of this software, of Python and of the libraries that draw the noise."""
-    versions_by_name = {"python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            versions_by_name[library] = version(library)
-        except PackageNotFoundError:
-            versions_by_name[library] = "absent"
-    return versions_by_name
+    return provenance.versions(libraries=LIBRARIES)
 
 
 def tasks_of(*, draws: int, quick: bool, thorough: bool = False) -> list[Attempt]:

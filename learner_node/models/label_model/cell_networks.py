@@ -129,7 +129,7 @@ def _trained(
     table, inputs = posterior.table.log_likelihood.astype(np.float32), features.astype(np.float32)
     draw = _CellDraws(posterior.cells, rng)
     for _ in range(_STEPS):
-        _backward(layers, inputs[draw.rows().ravel()], table, training, layer_gradients)
+        _backward(layers, inputs[draw.rows()], table, training, layer_gradients)
         optimiser.step(gradients)
     return layers
 
@@ -178,9 +178,11 @@ def _views(flat: Singles, shapes: Sequence[tuple[int, ...]]) -> Layers:
 def _backward(layers: Layers, inputs: Singles, table: Singles, training: NDArray[np.bool_], gradients: Layers) -> float:
     """Write the gradient of the loss into `gradients`.
 
+    Network after network, so that what one of them computes stays in the cache, and of its cells alone.
+
     Args:
         layers: as of `CellNetworks`.
-        inputs: the same number of records of each cell, cell after cell, (n, d).
+        inputs: the same number of records of each cell, (K, records, d).
         table: log likelihood of each cell's signal at `SIGNAL_NODES`, (K, nodes).
         training: whether a network is trained on a cell, (networks, K).
         gradients: of the shapes of `layers`.
@@ -188,29 +190,37 @@ def _backward(layers: Layers, inputs: Singles, table: Singles, training: NDArray
     Returns:
         The loss, over all networks.
     """
-    outputs = [np.broadcast_to(inputs, (len(training), *inputs.shape))]
-    for index, (weight, bias) in enumerate(layers):
-        values = outputs[-1] @ weight
-        values += bias
-        outputs.append(np.tanh(values) if index == len(layers) - 1 else np.maximum(values, 0.0, out=values))
-    signal = outputs.pop()
-    means = signal.reshape(*training.shape, -1).mean(axis=2)
-    cells, each = len(table), signal.shape[1] // len(table)
+    cells, records, _ = inputs.shape
     per_signal = 0.5 * (len(SIGNAL_NODES) - 1)
-    position = (means + np.float32(1)) * np.float32(per_signal)
-    node = np.clip(position.astype(np.int64), 0, len(SIGNAL_NODES) - 2)
-    rows = np.arange(cells)
-    slope = (table[rows, node + 1] - table[rows, node]) * training
-    loss = -float((table[rows, node] * training + slope * (position - node)).sum()) / cells
-    slope *= np.float32(-per_signal / (cells * each))
-    delta = (1.0 - signal * signal) * np.repeat(slope, each, axis=1)[..., None]
-    for index in range(len(layers) - 1, -1, -1):
-        weight_gradient, bias_gradient = gradients[index]
-        np.matmul(outputs[index].transpose(0, 2, 1), delta, out=weight_gradient)
-        np.sum(delta, axis=1, keepdims=True, out=bias_gradient)
-        if index:
-            delta = delta @ layers[index][0].transpose(0, 2, 1)
-            delta *= outputs[index] > 0.0
+    loss = 0.0
+    for network, trained in enumerate(training):
+        parameters = [(weight[network], bias[network]) for weight, bias in layers]
+        outputs, positive = [inputs[trained].reshape(-1, inputs.shape[-1])], []
+        for weight, bias in parameters[:-1]:
+            values = outputs[-1] @ weight
+            values += bias
+            positive.append(values > 0.0)
+            values *= positive[-1]
+            outputs.append(values)
+        signal = np.tanh(outputs[-1] @ parameters[-1][0] + parameters[-1][1])
+        position = (signal.reshape(-1, records).mean(axis=1) + np.float32(1)) * np.float32(per_signal)
+        node = np.clip(position.astype(np.int64), 0, len(SIGNAL_NODES) - 2)
+        rows = np.flatnonzero(trained)
+        lower = table[rows, node]
+        slope = table[rows, node + 1] - lower
+        loss -= float((lower + slope * (position - node)).sum()) / cells
+        slope *= np.float32(-per_signal / (cells * records))
+        delta = (1.0 - signal * signal) * np.repeat(slope, records)[:, None]
+        ones = np.ones((1, len(delta)), np.float32)
+        for index in range(len(parameters) - 1, -1, -1):
+            weight_gradient, bias_gradient = gradients[index]
+            np.matmul(outputs[index].T, delta, out=weight_gradient[network])
+            np.matmul(ones, delta, out=bias_gradient[network])
+            if index:
+                weight = parameters[index][0]
+                # of one output a product of matrices takes three times as long
+                delta = delta * weight.T if index == len(parameters) - 1 else delta @ weight.T
+                delta *= positive[index - 1]
     return loss
 
 

@@ -111,7 +111,7 @@ def _on_counts(
 
 
 def _membership(name: str, terms: Terms) -> tuple[StudyAttack, ...]:
-    from expril.audit.attack.studies.membership import play_membership  # noqa: PLC0415 - loads torch
+    from expril.audit.attack.studies.membership import play_membership  # noqa: PLC0415 - loads what learns
 
     guesses_by_target = play_membership(terms)
     share = terms.error_rate / len(guesses_by_target)
