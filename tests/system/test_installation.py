@@ -337,6 +337,18 @@ def test_a_learners_installation_has_none_either(tmp_path):
     assert told[[call[0] for call in given].index("quote")][0] == 0
 
 
+@pytest.mark.slow
+def test_the_default_scenario_needs_what_make_demo_installs_and_a_strategy_says_what_more_it_needs(tmp_path):
+    scenario = (ROOT / "simulations" / "scenarios" / "wdbc.toml").read_text(encoding="utf-8")
+    (tmp_path / "paper.toml").write_text(scenario.replace('strategy = "cells"', 'strategy = "paper-c"'))
+    blocked = OF_ANY_PART - PARTS["learner"] - PARTS["simulations"]
+    assert {"torch", "opendp"} < blocked
+    out = ("--repeats", "1", "--out", tmp_path / "runs")
+    told, _ = in_one_process(["simulate", "wdbc", *out], ["simulate", tmp_path / "paper.toml", *out], blocked=blocked)
+    assert told[0][0] == 0, told[0]
+    assert complaint_in(*told[1]) == {"simulations", "networks"}
+
+
 def complaint(capsys, part, missing):
     with pytest.raises(typer.Exit) as left, plain_errors(part=part):
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
