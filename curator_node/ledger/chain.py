@@ -145,6 +145,7 @@ class Chain:
         self.lock = threading.Condition()
         self.pending: list[tuple[bytes, Fraction]] = []  # (learner's key, charge) of the group that is being made
         self._orders: list[_Order] = []  # that wait for the next commit
+        self._nonces: list[bytes] = []  # that were drawn for entries that nobody stored or saw
         self._behind = False  # whether another process has appended what this one has not read
         self._commits = False  # whether a thread is signing and storing a group
         self._place: tuple[int, bytes] | None = None  # index and head before the next entry of a group
@@ -291,7 +292,7 @@ class Chain:
         return kind_of_entry(
             index=index,
             previous=previous,
-            nonce=self._entropy(_NONCE),
+            nonce=self._nonces.pop(0) if self._nonces else self._entropy(_NONCE),
             kind=kind,
             at=now,
             **fields,
@@ -327,8 +328,9 @@ class Chain:
                     return True
                 if order.stale:
                     self.refresh(now)
-                    if decide(self.account) is None:
+                    if (entry := decide(self.account)) is None:
                         return False
+                    self._nonces.insert(0, entry.nonce)
                     order.stale = False
                     self._orders.insert(0, order)
                     continue
@@ -420,6 +422,7 @@ class Chain:
                 if isinstance(error, AppendConflictError):
                     self._behind = True
                     self._orders[:0] = [line.order for line in lines]
+                    self._nonces[:0] = [line.entry.nonce for line in lines]
                 else:
                     for line in lines:
                         self._finish(line, error)
