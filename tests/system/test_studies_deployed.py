@@ -60,8 +60,9 @@ def deployment(tmp_path):
 def test_two_learners_at_once_a_foreign_app_and_a_curator_that_never_answers(deployment):
     with deployment.link.control() as control:
         foreign = control.StartRun(StartRunRequest(fab=Fab(content=app_bundle()))).run_id
-    ada = deployment.study("ada", absent=True, timeout_seconds=40, attempts=1)
-    grace = deployment.study("grace")
+    # At an epsilon of 1 a model is right of .926 of the test's records, with a deviation of .018; at 4 it is surely.
+    ada = deployment.study("ada", absent=True, timeout_seconds=40, attempts=1, epsilon=4)
+    grace = deployment.study("grace", epsilon=4)
     with ada.start() as first, grace.start() as second:
         told = {}
         for learner, process in ((ada, first), (grace, second)):
@@ -74,8 +75,8 @@ def test_two_learners_at_once_a_foreign_app_and_a_curator_that_never_answers(dep
     deployment.close_daemons()
     for name, learner in deployment.learners.items():
         for site in deployment.daemons:
-            assert told[name]["cost"]["curators"][site]["spent"] == "3/2"
-            assert deployment.spent(site, name) == THREE_HALVES
+            assert told[name]["cost"]["curators"][site]["spent"] == "9/2"
+            assert deployment.spent(site, name) == Fraction(9, 2)
         assert recompute(learner.result).runs[0].proven
         predicted = expril.load(learner.result).predict(deployment.hospitals.test)
         assert (predicted == deployment.hospitals.test[deployment.hospitals.label].to_numpy()).mean() > 0.8
