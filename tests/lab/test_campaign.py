@@ -118,7 +118,7 @@ def test_a_killed_campaign_goes_on_with_what_it_had(tmp_path):
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])},
     )
-    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4, 60)
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= 4)
     process.send_signal(signal.SIGKILL)
     process.wait(30)
     had = read_cells(path, Number)
