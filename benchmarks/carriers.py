@@ -70,6 +70,8 @@ def run_pipe() -> list[float]:
     pipe, far = context.Pipe()
     worker = context.Process(target=_echo, args=(far,), daemon=True)
     worker.start()
+    pipe.send((0, b""))
+    pipe.recv()  # the process has started
     taken = []
     for _ in range(HANDED):
         start = time.perf_counter()

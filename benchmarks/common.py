@@ -22,8 +22,9 @@ import numpy as np
 import polars as pl
 
 from benchmarks.load import Load
+from curator_node import mechanisms
 from curator_node.ledger import memory_ledger
-from curator_node.mechanisms import ExactNoise
+from curator_node.mechanisms import NoiseSource
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
@@ -148,6 +149,15 @@ def machine() -> dict[str, float]:
     return {"cores": cores, "memory_gib": round(memory, 1)}
 
 
+def peak_memory() -> float:
+    """The most MiB that this process has held; what `getrusage` tells includes its parent's, from the fork."""
+    try:
+        told = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return int(told.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def schema_of(attributes: int) -> Schema:
     """Numeric attributes a0, a1, ... within 0 .. 1, two classes."""
     columns = tuple(NumericAttribute(name=f"a{i}", lower=0.0, upper=1.0) for i in range(attributes))
@@ -167,13 +177,20 @@ def steward_of(schema: Schema, records: int) -> SchemaFile:
     )
 
 
+def own_noise() -> NoiseSource:
+    """What a curator draws by default; an older commit's packages have OpenDP's alone."""
+    names = vars(mechanisms)
+    noise: NoiseSource = (names.get("ExactNoise") or names["OpenDPNoise"])()
+    return noise
+
+
 @dataclass(frozen=True)
 class Bench:
     """A site, and the two parts of it that are measured on their own."""
 
     site: Site
     dataset: PrivateDataset
-    noise: ExactNoise
+    noise: NoiseSource
 
 
 def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np.random.Generator) -> Bench:
@@ -186,7 +203,7 @@ def open_bench(name: str, records: int, attributes: int, learner: bytes, rng: np
         learners=(LearnerPolicy(name="learner", key=learner.hex(), cap="1000000"),),
         cache_bytes=2**24,
     )
-    key, noise = SigningKey.generate(), ExactNoise()
+    key, noise = SigningKey.generate(), own_noise()
     dataset = hold_records(frame, steward_of(schema_of(attributes), records), policy, key)
     site = assemble_site(dataset, policy, key=key, ledger=memory_ledger(key), clock=lambda: NOW, noise=noise)
     return Bench(site, dataset, noise)

@@ -30,6 +30,7 @@ class Goal:
     benchmark: str
     name: str  # of the result; with * at its end the first one that begins so
     bound: str = ""  # what stops it where the goal is not reached
+    before: str = ""  # what it was by definition, where the base cannot be measured
 
 
 GOALS = (
@@ -66,6 +67,7 @@ GOALS = (
         "OpenDP's vector call",
         "noise",
         "a number of noise over OpenDP's vector call, scale 30, 100 at once",
+        before="1 times: it was that call",
     ),
     Goal(
         "counting errors of 10^6 records in 22 attributes of ten bins",
@@ -145,7 +147,7 @@ class Part:
     limit: float  # in this unit
     told: str  # the limit in words
     helps: str = "a faster core, or less to do"
-    alone: bool = True  # whether no further machine helps
+    alone: bool = True  # whether neither a setting nor a further machine helps
 
 
 FAR = {"records": 100_000_000, "sites": 100_000}
@@ -165,7 +167,16 @@ def parts() -> tuple[Part, ...]:
     raised = "the policy's limit, which a steward can raise"
     more, larger = "processes on further machines", "a machine with more memory"
     return (
-        Part("records", "work by the policy's rule", "work of a question", "10^9", WORK, "50 10^9 by default", raised),
+        Part(
+            "records",
+            "work by the policy's rule",
+            "work of a question",
+            "x 10^9",
+            WORK,
+            "50 x 10^9 by default",
+            raised,
+            alone=False,
+        ),
         Part("records", "memory", "memory of a curator", "MiB", *room, larger),
         Part("records", "first answer", "the first answer in new cells", "s", *patience),
         Part("records", "next answer", "an answer in known cells", "s", *patience),
@@ -231,7 +242,7 @@ def goals() -> list[str]:
             lines.append(f"| {goal.what} | {goal.beside} | | not stored | | | | {command} |")
             continue
         unit = f" {row['unit']}".rstrip()
-        before = f"{_figure(row['base']['value'])}{unit}" if "base" in row else ""
+        before = f"{_figure(row['base']['value'])}{unit}" if "base" in row else goal.before
         met = {None: "", True: "yes", False: f"no: {goal.bound}" if goal.bound else "no"}[row["met"]]
         lines.append(
             f"| {goal.what} | {goal.beside} | {before} | {_figure(row['value'])}{unit} | {row['target']} | {met} "
@@ -309,10 +320,12 @@ def first() -> list[str]:
         ranked = [(part, forecast) for _, part, forecast in _ranked() if part.grows == name]
         for part, forecast in ranked[:1]:
             share = forecast.value / part.limit
-            many = f"{share:.1f} times its limit" if share >= 1 else f"{share:.0%} of its limit, and nothing breaks"
-            lines.append(f"* At {far:,} {name} **{part.words}** is first: it takes {many}. What helps: {part.helps}.")
+            many = f"{share:.1f} times its limit" if share >= 1 else f"{share:.0%} of its limit, so nothing breaks"
+            lines.append(f"* At {far:,} {name} **{part.words}** is first, with {many}. What helps: {part.helps}.")
         if (left := [part for part, _ in ranked if part.alone]) and left[0] is not ranked[0][0]:
-            lines.append(f"* Of what no further machine helps, **{left[0].words}** is first at {far:,} {name}.")
+            lines.append(
+                f"* Of what neither a setting nor a further machine helps **{left[0].words}** is first at {far:,} {name}."
+            )
     return lines
 
 

@@ -7,7 +7,6 @@ c (n - n_1)^e; its exponent e is the slope of the logarithms by least squares.
 
 import json
 import os
-import resource
 import socket
 import ssl
 import subprocess
@@ -32,6 +31,7 @@ from benchmarks.common import (
     open_bench,
     paper_bodies,
     paper_plan,
+    peak_memory,
     schema_of,
     seconds,
     steward_of,
@@ -71,7 +71,7 @@ CURATORS, LEARNER, PARTICIPANT = (
     "a participant's round",
 )
 MEMORY, DISK, WORK = "memory", "disk", "work by the policy's rule"
-UNITS = {MEMORY: "MiB", DISK: "MiB", WORK: "10^9"}
+UNITS = {MEMORY: "MiB", DISK: "MiB", WORK: "x 10^9"}
 """Of all that is not seconds of processor."""
 MOST_WORK = 10**12
 """The policy's limit, out of the way."""
@@ -122,7 +122,7 @@ def learners(size: int) -> dict[str, float]:
     """Each of them enters the policy and has a study open; the time of a question when all have one."""
     keys = [SigningKey.generate() for _ in range(size)]
     curator = _open(_frame(1_000, 1), 1, keys).curator
-    askers = [Asker(curator, key, 10, _body(1)) for key in keys]
+    askers = [Asker(curator, key, 10, _body(1), queries=1) for key in keys]
     return {NEXT: _question(askers[-LAST:])}
 
 
@@ -158,9 +158,9 @@ def participants(size: int) -> dict[str, float]:
 CURVES: dict[str, tuple[Curve, tuple[int, ...]]] = {
     "records": (records, (10_000, 100_000, 1_000_000, 4_000_000)),
     "attributes": (attributes, (5, 20, 80, 320)),
-    "sites": (sites, (10, 100, 1_000)),
+    "sites": (sites, (20, 200, 2_000)),
     "learners": (learners, (10, 100, 1_000)),
-    "questions": (questions, (100, 1_000, 10_000)),
+    "questions": (questions, (100, 1_000, 5_000)),
     "participants": (participants, (10, 30, 100, 200)),
 }
 
@@ -190,7 +190,7 @@ def _machine() -> list[Result]:
     signature = key.sign(text)
     signing = min(seconds(lambda: [key.sign(text) for _ in range(MANY)]) for _ in range(FEW)) / MANY
     checking = min(seconds(lambda: [is_signed(key.public, signature, text) for _ in range(MANY)]) for _ in range(FEW))
-    block = np.ones(2**27, np.uint8)
+    block = np.ones(2**26, np.uint8)
     copying = min(seconds(block.copy) for _ in range(FEW))
     return [
         Result("machine: memory copied by one core", 2 * len(block) / copying / 1e9, "GB/s", note="read and written"),
@@ -311,5 +311,5 @@ def _frame(size: int, wide: int) -> pl.DataFrame:
 if __name__ == "__main__":
     chosen, _ = CURVES[sys.argv[1]]
     points = chosen(int(sys.argv[2]))
-    points[MEMORY] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    points[MEMORY] = peak_memory()
     sys.stdout.write(json.dumps(points))

@@ -6,14 +6,13 @@ included. Times are of the processor, on one thread.
 """
 
 import multiprocessing
-import resource
 import time
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import Result, at_most
+from benchmarks.common import Result, at_most, peak_memory
 
 RECORDS, ATTRIBUTES, SITES = 1_000_000, 10, 4
 MOST_SECONDS, MOST_MEGABYTES = 12.0, 700.0
@@ -52,4 +51,4 @@ def _study() -> tuple[float, float]:
         start = time.process_time()
         SimulatedExPriLClassifier(n_curators=SITES, bounds=(-6, 6), random_state=0, noise_seed=1).fit(points, labels)
         seconds = time.process_time() - start
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return seconds, peak_memory()

@@ -8,10 +8,10 @@ import time
 import numpy as np
 import polars as pl
 
-from benchmarks.common import Result, at_most, median, spread
+from benchmarks.common import Result, at_most, median, own_noise, spread
 from curator_node.answering import CuratorQuestion, Seat
 from curator_node.kinds import ANSWERERS
-from curator_node.mechanisms import ExactNoise, Stamp
+from curator_node.mechanisms import Stamp
 from curator_node.records.dataset import PrivateDataset
 from curator_node.records.schema_file import SchemaFile
 from protocol.envelopes import LABEL, SigningKey
@@ -84,7 +84,7 @@ def _milliseconds(dataset: PrivateDataset, method: Method, item: Item) -> float:
     seat = Seat.of(SigningKey.generate(), LABEL, bytes(32), bytes)
     stamp = Stamp("benchmark", 0, 1)
     question = CuratorQuestion(turn, StatisticBody((item,)), dataset.schema, (), b"", stamp, seat)
-    noise = ExactNoise()
+    noise = own_noise()
     start = time.process_time()
     ANSWERERS["statistic"].answer(question, dataset, noise)
     return (time.process_time() - start) * 1e3

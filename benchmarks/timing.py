@@ -45,14 +45,16 @@ Z = 1.645
 class Asker:
     """One learner's study, whose next request is signed before the clock runs."""
 
-    def __init__(self, curator: Curator, key: SigningKey, scale: int, body: CountsBody) -> None:
+    def __init__(
+        self, curator: Curator, key: SigningKey, scale: int, body: CountsBody, queries: int = MOST_QUERIES
+    ) -> None:
         self._curator, self._key = curator, key
         self._study = digest(encode([key.public, scale]))[:16]
         planned = PlannedCounts(
             release="signed_error", partitions=len(body.partitions), scale=Rational.of(Fraction(scale))
         )
         self._body, self._sequence, self._last = encode(body), 0, NO_DIGEST
-        plan = Plan.of((planned,) * MOST_QUERIES)
+        plan = Plan.of((planned,) * queries)
         self._accept(StudyProposal(**self._header(), plan=plan, purpose="", newest_receipt=b""))
 
     def prepare(self, body: CountsBody | None = None) -> Callable[[], None]:
