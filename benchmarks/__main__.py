@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The rows of docs/performance.md first, the longest last among them.
 NAMES = (
     "startup",
+    "installation",
     "kernels",
     "noise",
     "carriers",

@@ -127,14 +127,9 @@ GOALS = (
     Goal("a first look", "none", "audit_all", "expril audit all --quick"),
     Goal("audit of an export of 10^6 entries", "none", "audit_ledger", "audit of an export of 10^6 entries"),
     Goal("the same, memory", "none", "audit_ledger", "most memory"),
-    Goal("a wrong file is told", "none", "startup", "a wrong file: *"),
-    Goal(
-        "`expril simulate` to its first line",
-        "none",
-        "startup",
-        "expril simulate wdbc, until it shows 'starting'",
-    ),
-    Goal("`make demo` from nothing", "none", "demo", "make demo"),
+    Goal("a wrong file is told", "none", "startup", "a wrong file"),
+    Goal("`expril simulate` to its first line", "none", "startup", "expril simulate to its first line"),
+    Goal("`make demo` from nothing", "none", "installation", "make demo"),
     Goal("a bare curator's installation", "none", "installation", "a bare curator's installation"),
     Goal("packages of it", "none", "installation", "packages of a bare curator's installation"),
 )
