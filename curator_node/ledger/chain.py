@@ -191,22 +191,26 @@ class Chain:
             self._refresh(now)
 
     def _refresh(self, now: int) -> None:
-        while True:
-            account = self.account
-            newest = account.next_index - 1
-            rows = self.store.rows(newest)
-            if rows and rows[0].index == newest and entry_hash(rows[0].body) == account.head:
-                break
+        while not self._read_on():
             if not self._commits:
                 self._halt_restored(now)
                 return
             self.lock.wait()  # what is being stored may be lost as well
+
+    def _read_on(self) -> bool:
+        """Add what other processes have appended. False if the store was rolled back."""
+        account = self.account
+        newest = account.next_index - 1
+        rows = self.store.rows(newest)
+        if not rows or rows[0].index != newest or entry_hash(rows[0].body) != account.head:
+            return False
         for row in rows[1:]:
             if not head_is_signed(account.curator, row.signature, row.index, entry_hash(row.body)):
                 raise LedgerCorruptError(f"ledger entry {row.index} is not signed by this curator")
             account.apply(decode_entry(row.body), row.body)
         if account.curator != self._key.public:
             raise HandedOverError
+        return True
 
     def _halt_restored(self, now: int) -> None:
         """Load a store that was rolled back, and halt it. The lock is held, so nobody decides before the halt."""
@@ -337,10 +341,8 @@ class Chain:
                 if self._behind:  # read once for all that are decided anew, and right before
                     self._catch_up(order, now)
                     continue
-                lines = self._decided()
-                self._commits = bool(lines)
-            if lines:
-                self._commit(lines)
+                self._commits = True
+            self._commit(order)
 
     def _catch_up(self, order: _Order, now: int) -> None:
         """Read what another process has appended. An order is given up if that fails."""
@@ -405,16 +407,20 @@ class Chain:
             evicted = self.account.stored(StudyKey(entry.learner, entry.study))
         return _Line(order, entry, body, entry_hash(body), evicted)
 
-    def _commit(self, lines: Sequence[_Line]) -> None:
-        """Sign and store the entries of a group, all or none, and add them to the account."""
+    def _commit(self, order: _Order) -> None:
+        """Decide, sign and store the entries of a group, all or none, and add them to the account.
+
+        `order`: of this thread, which is told of an interrupt.
+        """
+        lines: list[_Line] = []
         error: BaseException | None = None
         try:
-            rows = [
-                Row(line.entry.index, line.body, sign_head(self._key, line.entry.index, line.head)) for line in lines
-            ]
-            replies = [pair for line in lines for pair in line.order.replies]
-            evicted = [request for line in lines for request in line.evicted]
-            self.store.append(*rows, replies=replies, evicted=evicted, after=lines[0].entry.previous)
+            with self.store.turn() as exclusive:
+                with self.lock:
+                    self._behind = exclusive and not self._read_on()  # then it was rolled back
+                    lines = [] if self._behind else self._decided()
+                if lines:
+                    self._store(lines)
         except BaseException as caught:  # noqa: BLE001 - told to each of its threads
             error = caught
         with self.lock:
@@ -423,9 +429,15 @@ class Chain:
                     self._behind = True
                     self._orders[:0] = [line.order for line in lines]
                     self._nonces[:0] = [line.entry.nonce for line in lines]
-                else:
+                elif lines:
                     for line in lines:
                         self._finish(line, error)
+                elif isinstance(error, Exception):
+                    waiting, self._orders = self._orders, []
+                    for other in waiting:
+                        other.error = error
+                elif error is not None:
+                    self._orders = [other for other in self._orders if other is not order]
             except BaseException:
                 for line in lines:
                     line.order.stale = line.order.stale or line.order.waits
@@ -435,6 +447,12 @@ class Chain:
                 self.lock.notify_all()
         if error is not None and not isinstance(error, Exception):
             raise error
+
+    def _store(self, lines: Sequence[_Line]) -> None:
+        rows = [Row(line.entry.index, line.body, sign_head(self._key, line.entry.index, line.head)) for line in lines]
+        replies = [pair for line in lines for pair in line.order.replies]
+        evicted = [request for line in lines for request in line.evicted]
+        self.store.append(*rows, replies=replies, evicted=evicted, after=lines[0].entry.previous)
 
     def _finish(self, line: _Line, error: BaseException | None) -> None:
         """Add a stored entry to the account, or tell its thread why it is not stored."""

@@ -124,7 +124,7 @@ def reason_of(error: BaseException) -> str:
     state = getattr(inner, "sqlstate", None)
     if isinstance(state, str):
         return _POSTGRESQL_REASONS.get(state, f"{type(error).__name__}, code {state}")
-    if isinstance(error, sa.exc.OperationalError):
+    if isinstance(error, sa.exc.OperationalError) or (state is None and type(error).__name__ == "OperationalError"):
         text = str(inner)
         reasons = (reason for sign, reason in _CONNECTION_REASONS.items() if sign in text)
         return next(reasons, "nobody answers there, or the connection broke")

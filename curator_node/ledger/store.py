@@ -6,6 +6,7 @@ concurrency control.
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
@@ -73,6 +74,13 @@ class LedgerStore(Protocol):
     def rows(self, start: int) -> list[Row]:
         """All entries from `start` on, in order; LedgerUnavailableError, LedgerCorruptError."""
 
+    def turn(self) -> AbstractContextManager[bool]:
+        """A context of one thread for one append: other processes' turns wait until the append, or the end of it.
+
+        What the thread reads in it is newer than every former turn. False if there are no turns: then only the append
+        itself tells whether another process was first. Raises LedgerUnavailableError.
+        """
+
     def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
         """Durably add entries, store or replace `replies` and drop `evicted` ones, either all or nothing.
 
@@ -124,6 +132,10 @@ class MemoryStore:
         """See `LedgerStore`."""
         return self._rows[max(start, 0) :]
 
+    def turn(self) -> AbstractContextManager[bool]:
+        """See `LedgerStore`."""
+        return nullcontext(False)
+
     def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
         """See `LedgerStore`."""
         first = rows[0].index
@@ -172,9 +184,12 @@ class MemoryStore:
         """See `LedgerStore`."""
 
 
+_NAMED = sqlite.dialect(paramstyle="named")
 Run = Callable[[Any, Any], Iterable[Any]]
 """(statement, its values or a list of them) -> rows."""
 
+_TURN = sa.text(f"SELECT pg_advisory_xact_lock({int.from_bytes(b'expril')})")
+"""Waits for the one lock of a database's ledger, which the end of the transaction releases."""
 _APPEND = ENTRIES.insert()
 _BODY = sa.select(ENTRIES.c.body).where(ENTRIES.c.entry_index == sa.bindparam("at"))
 _STORE = REPLIES.insert()
@@ -218,6 +233,7 @@ class DatabaseStore:
         where = read_url(url, "the ledger's place")
         self._engine = self._reading = open_engine(where)
         self._snapshot: sa.Connection | None = None
+        self._turns = threading.local()  # its `held`: see `_turn`
         self._file: Path | None = None
         self._room: int | None = None  # most bytes of a SQLite file's rows, where it is only read
         try:
@@ -256,6 +272,24 @@ class DatabaseStore:
         with self._translate(), self._reader() as run:
             return [_row(row) for row in self._within(run(_READ, {"start": start}))]
 
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """See `LedgerStore`. A SQLite file has no turns: who waits for one would keep refusals from being stored."""
+        if self._file is not None:
+            yield False
+            return
+        with self._translate(), self._driver() as driver:
+            # A statement whose rows are not read yet travels with the next: two journeys before the commit's, not nine
+            pipeline = driver.pipeline() if self._dbapi.Pipeline.is_supported() else nullcontext()
+            with pipeline:
+                run = partial(_run, driver, self._engine.dialect)
+                run(_TURN, {})
+                self._turns.held = run, driver.commit
+                try:
+                    yield True
+                finally:
+                    self._turns.held = None
+
     def append(self, *rows: Row, replies: Replies = (), evicted: Iterable[bytes] = (), after: bytes = b"") -> None:
         """See `LedgerStore`."""
         self._follow_file()
@@ -266,13 +300,13 @@ class DatabaseStore:
         dropped = [{"evicted": request} for request in evicted]
         try:
             with self._translate(), self._transaction() as run:
-                before = [entry_hash(_bytes(row[0])) for row in run(_BODY, {"at": first - 1})] if first else [after]
-                if not before or after not in (b"", *before):
-                    raise AppendConflictError(str(first))  # the ledger was put back meanwhile
                 for statement, values in ((_APPEND, added), (_EVICT, replaced), (_STORE, stored), (_EVICT, dropped)):
                     if values:
                         run(statement, values)
-        except (sa.exc.IntegrityError, sqlite3.IntegrityError):
+                before = [entry_hash(_bytes(row[0])) for row in run(_BODY, {"at": first - 1})] if first else [after]
+                if not before or after not in (b"", *before):
+                    raise AppendConflictError(str(first))  # the ledger was put back meanwhile
+        except (sa.exc.IntegrityError, self._dbapi.IntegrityError):
             raise AppendConflictError(str(first)) from None
 
     def reply(self, request: bytes) -> bytes | None:
@@ -349,32 +383,49 @@ class DatabaseStore:
 
         SQLite's driver is spoken to directly: SQLAlchemy takes several times as long as a statement itself.
         """
+        if (turn := self._turn) is not None:
+            run, commit = turn
+            yield run
+            commit()
+            return
         if self._file is None:
             with self._engine.begin() as connection:
                 yield connection.execute
             return
         with self._driver() as driver:
             driver.execute("BEGIN IMMEDIATE")  # so that what is read is what is written after
-            yield partial(_run, driver)
+            yield partial(_run, driver, _NAMED)
             driver.commit()
 
     @contextmanager
     def _reader(self) -> Iterator[Run]:
         """What runs statements that only read."""
+        if (turn := self._turn) is not None:
+            yield turn[0]
+            return
         if self._file is not None and self._snapshot is None:
             with self._driver() as driver:
-                yield partial(_run, driver)
+                yield partial(_run, driver, _NAMED)
             return
         with self._connected() as connection:
             yield connection.execute
 
     @contextmanager
-    def _driver(self) -> Iterator[sqlite3.Connection]:
+    def _driver(self) -> Iterator[Any]:
         pooled = self._engine.raw_connection()
         try:
-            yield cast("sqlite3.Connection", pooled.driver_connection)
+            yield pooled.driver_connection
         finally:
             pooled.close()  # and what was not committed is rolled back
+
+    @property
+    def _turn(self) -> tuple[Run, Callable[[], None]] | None:
+        """What runs statements in this thread's turn, and what ends it durably."""
+        return getattr(self._turns, "held", None)
+
+    @property
+    def _dbapi(self) -> Any:
+        return self._engine.dialect.loaded_dbapi
 
     def _connected(self) -> AbstractContextManager[sa.Connection]:
         return self._reading.connect() if self._snapshot is None else nullcontext(self._snapshot)
@@ -418,19 +469,22 @@ class DatabaseStore:
                 _check_version(version_of(connection, there), read_only=read_only)
 
     def _translate(self) -> "_Translate":
-        return _Translate()
+        return _Translate(self._dbapi)
 
 
 class _Translate:
-    """Turns a database failure into LedgerUnavailableError, without its text. Conflicts are raised unchanged."""
+    """Turns a failure of a database or its driver into LedgerUnavailableError, without its text; no conflict."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sa.exc.IntegrityError | sqlite3.IntegrityError):
+        if isinstance(error, (sa.exc.IntegrityError, self._driver.IntegrityError)):
             return
-        if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | UnicodeDecodeError):
+        if isinstance(error, (sa.exc.SQLAlchemyError, self._driver.Error, UnicodeDecodeError)):
             raise LedgerUnavailableError(f"the ledger's database failed ({reason_of(error)})") from None
 
 
@@ -494,13 +548,17 @@ def _files_of(url: sa.URL) -> list[Path]:
 
 
 @cache
-def _text_of(statement: Any) -> str:
-    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+def _text_of(statement: Any, dialect: sa.Dialect) -> str:
+    return str(statement.compile(dialect=dialect))
 
 
-def _run(driver: sqlite3.Connection, statement: Any, values: Any) -> Iterable[Any]:
-    text = _text_of(statement)
-    return driver.executemany(text, values) if isinstance(values, list) else driver.execute(text, values)
+def _run(driver: Any, dialect: sa.Dialect, statement: Any, values: Any) -> Iterable[Any]:
+    text = _text_of(statement, dialect)
+    if not isinstance(values, list):
+        return cast("Iterable[Any]", driver.execute(text, values))
+    for row in values:
+        driver.execute(text, row)
+    return ()
 
 
 def _driver_of(connection: sa.Connection) -> sqlite3.Connection:

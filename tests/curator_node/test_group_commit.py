@@ -3,6 +3,8 @@
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
+from copy import deepcopy
 from fractions import Fraction
 
 from hypothesis import example, given, settings
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from at_length import also_at_length
 from curator_fakes import MARKS, NOW, mass_body, message_of, open_curator, opened, plan_of, policy
 from curator_node.ledger.checks import check
-from curator_node.ledger.store import LedgerUnavailableError, MemoryStore
+from curator_node.ledger.store import AppendConflictError, DatabaseStore, LedgerUnavailableError, MemoryStore
 from protocol.envelopes import digest
 from protocol.messages import Release
 from protocol.refusals import RefusalCode
@@ -168,3 +170,44 @@ def test_nobody_is_charged_between_a_restored_ledger_and_its_halt():
     kinds = [entry.kind for entry in check(store).entries[kept:]]
     assert kinds == ["start", "halt"]
     assert {message_of(reply).code for reply in replies.values()} == {RefusalCode.HALTED}
+
+
+def counted(append, conflicts):
+    """The method, and a list that gets each conflict."""
+
+    def appended(*rows, **more):
+        try:
+            append(*rows, **more)
+        except AppendConflictError as error:
+            conflicts.append(error)
+            raise
+
+    return appended
+
+
+def test_processes_that_share_a_database_take_turns(postgres):
+    """Two curators are asked by two learners each: none is overtaken while it decides, and the chain is in order."""
+    url, rules, sites = postgres.new_url(), policy(NAMES[:4], cap=9), []
+    conflicts = []
+    with ExitStack() as opened_stores:
+        for number in range(2):
+            store = DatabaseStore(url, create=not number)
+            opened_stores.callback(store.close)
+            if sites:
+                MARKS[store] = deepcopy(sites[0]._ledger._mark)
+            sites.append(open_curator(store, rules=rules))
+            store.append = counted(store.append, conflicts)
+        learners = [opened(sites[n % 2], name, plan=plan_of(30, 30, 30)) for n, name in enumerate(NAMES[:4])]
+
+        def ask(learner):
+            for _ in range(3):
+                learner.query()
+
+        threads = [threading.Thread(target=ask, args=(learner,)) for learner in learners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        charged, account = charges_of(store)
+    assert conflicts == []
+    assert (len(charged), account.total_spent) == (12, Fraction(12, 30))
