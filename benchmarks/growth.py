@@ -58,6 +58,7 @@ FEW, MANY = 3, 500
 """Repeats of a short time, of which the smallest counts; and of a very short one."""
 FEWEST = 2
 """Points above the first that have a slope."""
+RISEN = 1.1
 LAST = 50
 """Answers at the end of a ledger."""
 STUDY = 500
@@ -171,13 +172,15 @@ def run() -> list[Result]:
 
 
 def exponent_of(points: Sequence[tuple[float, float]]) -> float:
-    """The exponent of a curve by its points (n, v), at least two; 0 where it does not rise above the first one.
+    """The exponent of a curve by its points (n, v), at least two, of those that have risen by a tenth since the first.
+
+    Less may be chance. Of a single such point it is 1, and of none 0.
 
     >>> exponent_of([(10, 5), (20, 7), (40, 11)])
     1.0
     """
     (start, least), *rest = points
-    risen = [(n - start, value - least) for n, value in rest if value > least]
+    risen = [(n - start, value - least) for n, value in rest if value > RISEN * least]
     if len(risen) < FEWEST:
         return float(len(risen))
     across, up = np.log(np.transpose(risen))

@@ -20,8 +20,10 @@ def test_a_curve_goes_through_its_ends_and_says_where_it_reaches_a_limit():
     assert figures.reached([(10, 5.0), (20, 5.0)], 0.0, 9.0) == float("inf")
 
 
-def test_every_goal_names_another_result():
+def test_every_goal_names_another_result_of_a_benchmark():
     assert len({(goal.benchmark, goal.name) for goal in figures.GOALS}) == len(figures.GOALS)
+    folder = figures.DOCS.parent / "benchmarks"
+    assert {goal.benchmark for goal in figures.GOALS} <= {path.stem for path in folder.glob("*.py")}
 
 
 def test_a_page_keeps_its_words_however_often_its_tables_are_made():
