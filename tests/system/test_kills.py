@@ -12,7 +12,7 @@ from curator_fakes import frame_of, key, mass_body, message_of, planned
 from curator_node.ledger.checks import check
 from curator_node.ledger.store import DatabaseStore, sqlite_url
 from curator_node.site import create_site, now
-from curator_process import CuratorProcess, Nursery
+from curator_process import PATIENCE, CuratorProcess, Nursery
 from learner_node.study.session import Session
 from protocol.messages import Refusal, Release, StudyAccepted
 from protocol.plans import Plan
@@ -165,7 +165,7 @@ def test_kill_9_while_eight_learners_share_commits(nursery, tmp_path):
     folder, names = tmp_path / "site", [f"ann{n}" for n in range(8)]
     identity = made_site(folder, names)
     curator, dice = CuratorProcess(nursery, folder).start(), random.Random(8)
-    proven, done = {}, threading.Event()
+    proven, killed, done = {}, threading.Event(), threading.Event()
 
     def send(data):
         while True:
@@ -177,6 +177,7 @@ def test_kill_9_while_eight_learners_share_commits(nursery, tmp_path):
     def ask(name):
         proven[name] = Fraction(0)
         for number in range(1, 4):
+            assert number < 3 or killed.wait(PATIENCE)  # however fast this machine is
             session = Session(curator=identity, key=key(name), study=number.to_bytes(16, "big"), lifetime=3600)
             session.receive(send(session.propose(Plan.of([planned(SCALE)] * 4), "kills", now())))
             for _ in range(4):
@@ -189,6 +190,8 @@ def test_kill_9_while_eight_learners_share_commits(nursery, tmp_path):
         while not done.wait(dice.uniform(0.05, 0.3)):
             curator.kill()
             curator.start()
+            if curator.lives > 2:
+                killed.set()
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
     killer = threading.Thread(target=kill)
