@@ -36,7 +36,7 @@ from protocol.ledger.entries import (
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plans import Plan
 from protocol.plug_ins import are_plug_ins
-from protocol.rationals import parse_amount, plus, total_of
+from protocol.rationals import GRID, amount, parse_amount, plus, shorten, total_of
 from protocol.transitions import Event, State, advance
 
 
@@ -51,6 +51,7 @@ class Account(Trail):
     terms: str = ""  # what the charges mean; empty before the first START
     total_spent: Fraction = ZERO  # over all learners
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
+    spent_texts: dict[bytes, str] = field(default_factory=dict)  # by key, `spent` where it is not 0, as marks hold it
     ends: list[tuple[int, StudyKey]] = field(default_factory=list)  # a heap: when reservations end, of all open studies
     decisions: dict[bytes, Decision] = field(default_factory=dict)  # request digest of a proposal -> its steward's word
     owed: dict[bytes, Owed] = field(default_factory=dict)  # request digest -> what has no reply yet
@@ -391,6 +392,8 @@ class Account(Trail):
     def _spend(self, learner: bytes, share: Fraction, total: Fraction) -> None:
         if learner != NOBODY:
             self.spent[learner] = plus(self.spent.get(learner, ZERO), share)
+            if self.spent[learner]:
+                self.spent_texts[learner] = amount(shorten(self.spent[learner], longest=GRID))
             self.history.setdefault(learner, []).append((self.next_index, self.spent[learner]))
         self.total_spent = plus(self.total_spent, total)
 

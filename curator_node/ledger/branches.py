@@ -23,6 +23,8 @@ NEAR = 24
 """This many entries just before a position are named in it one by one."""
 POSITION_BYTES = SEALED_BYTES - 28
 """Bytes of a padded position. The cipher adds a nonce of 12 bytes and a tag of 16."""
+_BACK = tuple(1 << power for power in range(MOST_ANCESTORS))
+_NEAR_BACK = tuple(back for back in range(1, NEAR + 1) if back not in _BACK)
 MOST_BITS = 800
 """Most bits of a total's numerator and denominator together, 243 characters. A longer total is rounded up to the grid
 of 2^-64."""
@@ -132,8 +134,8 @@ def position_at(index: int, hashes: Sequence[bytes], totals: Sequence[Fraction])
 
     `hashes`: of every entry, by index; `totals`: spent over all learners up to each entry.
     """
-    before = [index - (1 << power) for power in range(min(index.bit_length(), MOST_ANCESTORS))]
-    near = [other for other in range(index - 1, max(index - NEAR, 0) - 1, -1) if other not in before]
+    before = [index - back for back in _BACK[: index.bit_length()]]
+    near = [index - back for back in _NEAR_BACK if back <= index]
     return Position(
         index=index,
         head=hashes[index],

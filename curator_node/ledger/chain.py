@@ -41,7 +41,7 @@ from protocol.ledger.entries import (
     sign_head,
 )
 from protocol.messages import NO_DIGEST
-from protocol.rationals import GRID, amount, parse_amount, shorten
+from protocol.rationals import parse_amount
 
 _NONCE = 16
 """Bytes of an entry's nonce: nobody guesses 128 bits."""
@@ -87,8 +87,7 @@ def create_ledger(
 
 def marked_at_end(account: Account) -> Marked:
     """The mark at a chain's newest entry."""
-    spent = tuple((key, amount(shorten(spending, longest=GRID))) for key, spending in account.spent.items() if spending)
-    return Marked(account.position(account.next_index - 1), spent)
+    return Marked(account.position(account.next_index - 1), tuple(account.spent_texts.items()))
 
 
 class LaterError(ExprilError):

@@ -55,7 +55,7 @@ class CountsAnswer:
 def read(data: bytes, question: Question) -> CountsAnswer:
     """Decode a release body. Raises RemoteProtocolError: it is no CountsRelease, or has another shape than asked."""
     planned, body, schema = question.turn.planned, question.body, question.schema
-    sizes = tuple(partition.cell_count(schema) for partition in body.partitions)
+    sizes = body.sizes(schema)
     columns = RELEASE_KINDS[planned.release].columns(schema)
     values = counts.COUNTS.read_release(data, question).astype(np.float64).reshape(-1, columns)
     return CountsAnswer(body, values, sizes, planned.release, planned.scale.fraction, steps=planned.steps)

@@ -5,12 +5,12 @@ Cost: a privacy unit of at most c records moves all numbers together by at most 
 and Smith 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import GenericAlias
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -59,6 +59,8 @@ RELEASE_FRAME_BYTES = 22
 
 MOST_AT_ONCE = 2**16
 """Bytes of partitions that are read at once; of more, the first that is wrong ends the reading."""
+MOST_SHORT = 32
+"""Most sets of so few partitions that are kept as they were read and checked, by all their bytes and their terms."""
 MOST_PARTITIONS = 100_000
 """Most partitions of a body, whatever a curator's limits."""
 
@@ -122,17 +124,37 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """The type that decodes this body: with partitions of others, one that knows them."""
         return _body_with(frozenset(map(type, self.partitions)) - _SHIPPED)
 
+    def sizes(self, schema: Schema) -> tuple[int, ...]:
+        """Number of cells of each partition. It is kept for the schema that was asked for last."""
+        cached_sizes: tuple[Schema, tuple[int, ...]] | None = self.__dict__.get("_sizes")
+        if cached_sizes is None or cached_sizes[0] is not schema:
+            cached_sizes = schema, tuple(partition.cell_count(schema) for partition in self.partitions)
+            self.__dict__["_sizes"] = cached_sizes
+        return cached_sizes[1]
+
     def cells(self, schema: Schema) -> int:
-        """Number of cells of all partitions. It is kept for the schema that was asked for last."""
-        cached_cells: tuple[Schema, int] | None = self.__dict__.get("_cells")
-        if cached_cells is None or cached_cells[0] is not schema:
-            cached_cells = self.__dict__["_cells"] = schema, sum(part.cell_count(schema) for part in self.partitions)
-        return cached_cells[1]
+        """Number of cells of all partitions."""
+        return sum(self.sizes(schema))
 
     def multiply_adds(self) -> int:
         """Work of partitions and hypothesis for each record, without counting."""
-        hypothesis = self.hypothesis.multiply_adds() if self.hypothesis is not None else 0
-        return hypothesis + sum(partition.multiply_adds() for partition in self.partitions)
+        return (self.hypothesis.multiply_adds() if self.hypothesis is not None else 0) + self._work[0]
+
+    def multiply_adds_once(self) -> int:
+        """Work of reading, checking and preparing partitions and hypothesis."""
+        return (self.hypothesis.multiply_adds_once() if self.hypothesis is not None else 0) + self._work[1]
+
+    @cached_property
+    def _work(self) -> tuple[int, int]:
+        return _work_of(self.partitions)
+
+
+def _work_of(partitions: Sequence[Partition]) -> tuple[int, int]:
+    """Work of partitions for each record, and of preparing them."""
+    return (
+        sum(partition.multiply_adds() for partition in partitions),
+        sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in partitions),
+    )
 
 
 _SHIPPED = frozenset(PARTITION_KINDS.values())
@@ -296,27 +318,36 @@ class Counts(QueryKind):
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.hypothesis", limit)
         if outline.most_squared_error is not None and not kind.ranged:
             raise RemoteProtocolError(RefusalCode.BAD_QUERY, "body.most_squared_error", f"none with {planned.release}")
-        partitions = self._read_partitions(outline, kind, schema, limits)
+        checked = self._read_partitions(outline.partitions, planned.release, schema, limits)
         if hypothesis is not None:
             _check_parameters(hypothesis, limits, "body.hypothesis")
             hypothesis.check(schema, "body.hypothesis")
-        return CountsBody(partitions, hypothesis, outline.most_squared_error)
+        body = CountsBody(checked.partitions, hypothesis, outline.most_squared_error)
+        body.__dict__.update(_sizes=(schema, checked.sizes), _work=checked.work)
+        return body
 
     def _read_partitions(
-        self, outline: _Outline, kind: ReleaseKind, schema: Schema, limits: CountsLimits
-    ) -> tuple[Partition, ...]:
+        self, raw: Sequence[msgspec.Raw], release: str, schema: Schema, limits: CountsLimits
+    ) -> "_CheckedPartitions":
         """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
+        if sum(memoryview(part).nbytes for part in raw) <= MOST_AT_ONCE:
+            return _short_partitions(self, len(raw), b"".join(map(bytes, raw)), release, schema, limits)
+        return self._check_partitions((self._partition(bytes(part)) for part in raw), release, schema, limits)
+
+    def _check_partitions(
+        self, partitions: Iterable[Partition], release: str, schema: Schema, limits: CountsLimits
+    ) -> "_CheckedPartitions":
+        kind = self.limits.installed[release]
         columns = kind.columns(schema)
         most_cells = limits.cells * _PAIR // max(columns, _PAIR)
         cells = 0
-        partitions = []
-        at_once = self._read_at_once(outline.partitions)
-        for index, raw in enumerate(outline.partitions):
-            partition = at_once[index] if at_once else self._partition(bytes(raw))
+        checked, sizes = [], []
+        for index, partition in enumerate(partitions):
             where = f"body.partitions[{index}]"
             if isinstance(partition, ScoreBins):
                 _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
-            cells += partition.cell_count(schema)
+            sizes.append(partition.cell_count(schema))
+            cells += sizes[-1]
             if cells > most_cells:
                 # Before the check, which takes time in the number of cells.
                 numbers = f" of {columns} numbers" if columns > _PAIR else ""
@@ -328,19 +359,20 @@ class Counts(QueryKind):
                 # A steward who does not allow outcome_counts, or approves of another release, has agreed to none.
                 limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
-            partitions.append(partition)
-        return tuple(partitions)
+            checked.append(partition)
+        return _CheckedPartitions(tuple(checked), tuple(sizes), _work_of(checked))
 
-    def _read_at_once(self, partitions: Sequence[msgspec.Raw]) -> tuple[Partition, ...]:
-        """The partitions of a short body; () for a long one, and where one of them is wrong: which, is seen later."""
-        if sum(memoryview(raw).nbytes for raw in partitions) > MOST_AT_ONCE:
-            return ()
-        count, data = len(partitions), b"".join(map(bytes, partitions))
+    def read_short(
+        self, count: int, data: bytes, release: str, schema: Schema, limits: CountsLimits
+    ) -> "_CheckedPartitions":
+        """The checked partitions of a short body, read at once; where one of them is wrong, read one by one."""
+        partitions: Iterable[Partition]
         try:
-            read: tuple[Partition, ...] = decode(encode([None] * count)[:-count] + data, self.partitions, field="body")
+            partitions = decode(_array_head(count) + data, self.partitions, field="body")
         except RemoteProtocolError:
-            return ()
-        return read
+            raw = msgspec.msgpack.decode(_array_head(count) + data, type=tuple[msgspec.Raw, ...])
+            partitions = (self._partition(bytes(part)) for part in raw)
+        return self._check_partitions(partitions, release, schema, limits)
 
     def _partition(self, data: bytes) -> Partition:
         """One partition. Raises RemoteProtocolError(MALFORMED); NotInstalledError where its type is unknown."""
@@ -364,8 +396,7 @@ class Counts(QueryKind):
         kind = self.limits.installed[planned.release]
         counting = SUM_COST if kind.of_steps is not None else CLASS_COST if kind.by_class else COUNT_COST
         per_record = RECORD_COST + body.multiply_adds() + counting * len(body.partitions)
-        once = QUERY_ONCE + (body.hypothesis.multiply_adds_once() if body.hypothesis is not None else 0)
-        once += sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in body.partitions)
+        once = QUERY_ONCE + body.multiply_adds_once()
         noise = NOISE_ONCE if planned.scale.fraction >= EASY_SCALE else SMALL_SCALE_NOISE_ONCE
         once += noise * self.length(question)
         return once + per_record * (round_size or ASSUMED_ROUND_SIZE)
@@ -395,6 +426,25 @@ class Counts(QueryKind):
             shape = f"{question.body.cells(question.schema)} x {self._columns(question)} numbers"
             raise RemoteProtocolError(RefusalCode.MALFORMED, "release", shape)
         return numbers
+
+
+class _CheckedPartitions(NamedTuple):
+    partitions: tuple[Partition, ...]
+    sizes: tuple[int, ...]  # cells of each
+    work: tuple[int, int]  # see `_work_of`
+
+
+@lru_cache(maxsize=MOST_SHORT)
+def _short_partitions(
+    kind: Counts, count: int, data: bytes, release: str, schema: Schema, limits: CountsLimits
+) -> _CheckedPartitions:
+    """See `Counts.read_short`. A learner asks about the same partitions in every round, and at every curator."""
+    return kind.read_short(count, data, release, schema, limits)
+
+
+def _array_head(count: int) -> bytes:
+    """The bytes before an array's values; each of no values has one byte."""
+    return encode([None] * count)[:-count]
 
 
 class _Tag(msgspec.Struct):

@@ -679,3 +679,16 @@ def test_a_partition_is_encoded_once_for_all_hypotheses_and_studies(kind, encodi
         for hypothesis in (Constant(0), NETWORK):
             assert isinstance(learner.query(body(partition, hypothesis=hypothesis)), Release)
     assert encodings == [(partition,)]
+
+
+def test_partitions_that_were_read_before_are_checked_anew_under_other_terms():
+    """The same bytes are refused by another schema, smaller limits, or a release kind of more numbers a cell."""
+    data = encode(CountsBody((BINS,), None))
+    for _ in range(2):
+        assert COUNTS.read_body(data, planned(), KindTerms(TWO, CountsLimits())) == CountsBody((BINS,), None)
+        other = Schema((NumericAttribute("z", 0.0, 1.0),), "y", ("no", "yes"))
+        assert refusal(data, planned(), schema=other) == (RefusalCode.BAD_QUERY, "body.partitions[0].attribute")
+        few = CountsLimits(cells=BINS.cell_count(TWO))
+        assert COUNTS.read_body(data, planned(), KindTerms(TWO, few)).cells(TWO) == BINS.cell_count(TWO)
+        assert refusal(data, planned("class_counts"), few, MANY) == (RefusalCode.OVER_LIMIT, "body.partitions")
+        assert refusal(data, planned(), CountsLimits(cells=1)) == (RefusalCode.OVER_LIMIT, "body.partitions")
