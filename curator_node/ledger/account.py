@@ -52,7 +52,8 @@ class Account(Trail):
     total_spent: Fraction = ZERO  # over all learners
     studies: dict[StudyKey, StudyAccount] = field(default_factory=dict)  # by learner and identity
     spent_texts: dict[bytes, str] = field(default_factory=dict)  # by key, `spent` where it is not 0, as marks hold it
-    ends: list[tuple[int, StudyKey]] = field(default_factory=list)  # a heap: when reservations end, of all open studies
+    # a heap: when reservations end, of all open studies, and of some that have ended: equal accounts may differ here
+    ends: list[tuple[int, StudyKey]] = field(default_factory=list, compare=False)
     decisions: dict[bytes, Decision] = field(default_factory=dict)  # request digest of a proposal -> its steward's word
     owed: dict[bytes, Owed] = field(default_factory=dict)  # request digest -> what has no reply yet
     # index of the charge, by digest, of requests that may have been answered on a lost branch: they are never answered
