@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_attacks import header, proposal, query
 
@@ -61,7 +61,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.refusals import RefusalCode
+from protocol.refusals import RETRIABLE, RefusalCode
 
 TIGHT = policy(requests_per_day=9, refusals_per_day=4, refusals_per_study=2, message_seconds=700)
 BAD = b"\xc0"
@@ -366,7 +366,7 @@ class World:
         told = type(reply).__name__
         if isinstance(reply, Refusal):
             told = reply.code, reply.field, reply.limit, reply.remaining, reply.scale_factor
-            if reply.code in (RefusalCode.HALTED, RefusalCode.AWAITING_APPROVAL) and data not in self.pending:
+            if reply.code in RETRIABLE and data not in self.pending:
                 self.pending.append(data)
         self.answers.append(told)
         if fresh:
@@ -425,8 +425,8 @@ class World:
             self.again()
 
     def again(self):
-        """What may be answered by now is sent again at once. Until then anybody could have it answered: it is signed,
-        in time, and its learner still wants it."""
+        """What may be answered by now is sent again. Until then anybody could have it answered: it is signed, in time,
+        and its learner still wants it."""
         waiting_, self.pending = self.pending, []
         for data in waiting_:
             self.send(data, fresh=False)
@@ -435,7 +435,7 @@ class World:
         self.curator = open_curator(self.store, rules=self.rules, clock=self.clock, noise=ZeroNoise())
 
     def replay(self, which, times, flip):
-        """Old bytes, from anybody. Those that wait for a resume come while the halt lasts, or not at all."""
+        """Old bytes, from anybody. Those of a refusal that may pass come while a halt lasts, or not at all."""
         usable = [data for data in self.sent if data not in self.pending or self.account().halted]
         if not usable:
             return
@@ -485,9 +485,18 @@ def rules_of_walks(manual, **limits):
 WALKS = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
+# The third proposal finds no place among those that wait, and there is one once the first was declined.
+PLACE_FREED = [
+    *[(("propose", "ann0", b"a", "10"), [])] * 3,
+    (("decide", False), []),
+    (("card", "ann0"), [(1, 1, False)]),
+]
+
+
 @also_at_length(500)
 @WALKS
 @given(script=walks(ACTS.filter(lambda act: act[0] != "restart")), manual=st.booleans())
+@example(script=PLACE_FREED, manual=True)
 def test_whoever_replays_anything_at_any_time_changes_nothing_that_a_learner_is_told(script, manual):
     rules = rules_of_walks(manual, requests_per_day=7, refusals_per_day=3, refusals_per_study=2, open_studies=2)
     assert walked(rules, script, attacked=True) == walked(rules, script, attacked=False)
