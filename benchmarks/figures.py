@@ -324,7 +324,7 @@ def first() -> list[str]:
             many = f"{share:.1f} times its limit" if share >= 1 else f"{share:.0%} of its limit, so nothing breaks"
             lines.append(f"* At {far:,} {name} **{part.words}** is first, with {many}. What helps: {part.helps}.")
         if (left := [part for part, _ in ranked if part.alone]) and left[0] is not ranked[0][0]:
-            lines.append(f"* Of what no setting and no further machine helps **{left[0].words}** is first there.")
+            lines.append(f"* The first limit there that no setting and no further machine moves: **{left[0].words}**.")
     return lines
 
 
