@@ -10,6 +10,8 @@ Flower's simulation engine.
 The floor of a round is four calls one after the other: push, pull, push, pull. How long a call takes is measured at the
 learner, in the rounds that are timed. How many calls a round makes is read from the log of a SuperLink of its own,
 since a line for each call would slow the others.
+
+The floor of a start is what three processes take that load a daemon's libraries and end.
 """
 
 import json
@@ -50,6 +52,9 @@ ROUNDS, STOCK_ROUNDS, OTHER_ROUNDS = 40, 5, 10
 BYTES = 4096
 PATIENCE = 600.0
 MOST_SECONDS, MOST_START, LEAST_TIMES = 0.35, 1.5, 45.0
+OF_OTHERS = ("cryptography.x509", "flwr.app", "httpx", "msgspec", "numpy", "polars", "sqlalchemy")
+"""Libraries that a daemon cannot do without."""
+LOADS = 5
 IN_TURN = 4
 """Calls of a round that follow one another."""
 MESSAGES = ("pull-messages", "push-messages")
@@ -244,8 +249,18 @@ def stock_rounds(folder: Path) -> list[float]:
     sys.exit("stock Flower did not finish")
 
 
+def loaded_apart() -> float:
+    """Seconds until as many processes as curators have loaded what others wrote of a daemon, and nothing else."""
+    line = [sys.executable, "-c", f"import {', '.join(OF_OTHERS)}"]
+    start = time.perf_counter()
+    processes = [subprocess.Popen(line) for _ in range(CURATORS)]
+    assert not any(process.wait() for process in processes)
+    return time.perf_counter() - start
+
+
 def run() -> list[Result]:
     """See the module."""
+    libraries = [loaded_apart() for _ in range(LOADS)]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for name in ("ours", "stock", "counted", "ray"):
@@ -277,6 +292,13 @@ def run() -> list[Result]:
         Result("a round, ours, over its floor", median(ours) / (IN_TURN * call), "times"),
         Result("a call, the SuperLink's processor", spent / ROUNDS / calls * 1e3, "ms", note="of one core"),
         at_most("three daemons ready, and a plan accepted", min(starts), MOST_START, "s", spread=spread(starts)),
+        Result(
+            "three processes that load a daemon's libraries alone",
+            min(libraries),
+            "s",
+            spread=spread(libraries),
+            note=", ".join(OF_OTHERS),
+        ),
         Result("a round, Flower's simulation engine (Ray)", median(engine), "s", note=size.replace("TLS, ", "")),
         Result(
             "three curators ready, and a plan accepted, Flower's simulation engine (Ray)",
