@@ -124,6 +124,7 @@ class SuperLink:
         self._stock = stock
         self._port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._client: Any = None
         self.address = f"{LOOPBACK}:{self._port}"
         self.ca, self.secret, self.log = folder / CA, folder / SECRET, folder / LOG
         if not self.ca.is_file():
@@ -170,7 +171,7 @@ class SuperLink:
         self._end(signal.SIGKILL)
 
     def control(self) -> Any:
-        """A client of the Control API, which needs no credentials here; a context manager."""
+        """A new client of the Control API, which needs no credentials here; a context manager."""
         return ControlHttpClient.from_server_address(self.address, False, self.ca.read_bytes(), ())
 
     def register(self, public: Path) -> int:
@@ -178,17 +179,16 @@ class SuperLink:
 
         An in-memory SuperLink has forgotten its nodes after a restart.
         """
-        with self.control() as client:
-            return _register(client, public)
+        pem = load_ssh_public_key(public.read_bytes()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return int(self._connected().RegisterNode(RegisterNodeRequest(public_key=pem)).node_id)
 
     def nodes(self) -> dict[int, str]:
         """Node -> its status ("registered", "online", "offline")."""
-        with self.control() as client:
-            return _statuses(client)
+        return {node.node_id: node.status for node in self._connected().ListNodes(ListNodesRequest()).nodes_info}
 
     def online(self) -> set[int]:
         """The nodes that are connected."""
-        return _online(self.nodes())
+        return {node for node, status in self.nodes().items() if status == ONLINE}
 
     def __enter__(self) -> Self:
         self.start()
@@ -196,6 +196,12 @@ class SuperLink:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _connected(self) -> Any:
+        """One client for all looks: a TLS handshake for each would take the processors from what is waited for."""
+        if self._client is None:
+            self._client = self.control()
+        return self._client
 
     def _wait(self) -> None:
         assert self._process is not None  # noqa: S101 - started just before
@@ -213,6 +219,9 @@ class SuperLink:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
         if process is None:
             return
         process.send_signal(how)
@@ -221,19 +230,6 @@ class SuperLink:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _register(client: Any, public: Path) -> int:
-    pem = load_ssh_public_key(public.read_bytes()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return int(client.RegisterNode(RegisterNodeRequest(public_key=pem)).node_id)
-
-
-def _statuses(client: Any) -> dict[int, str]:
-    return {node.node_id: node.status for node in client.ListNodes(ListNodesRequest()).nodes_info}
-
-
-def _online(statuses: Mapping[int, str]) -> set[int]:
-    return {node for node, status in statuses.items() if status == ONLINE}
 
 
 def _certificate(
@@ -282,10 +278,8 @@ class Deployment:
     def serve(self, folders: Mapping[bytes, Path], work: Callable[[Carrier], None]) -> None:
         """Serve the folders by daemons; a `simulations.carriers.Serve`."""
         with Processes(self._folder) as processes:
-            # One connection: a TLS handshake for each look would take the processors from what is waited for.
-            with self._link.control() as client:
-                nodes = {self._start(client, processes, folder) for folder in folders.values()}
-                processes.wait(lambda: _online(_statuses(client)) >= nodes, "to start the curators' daemons")
+            nodes = {self._start(processes, folder) for folder in folders.values()}
+            processes.wait(lambda: self._link.online() >= nodes, "to start the curators' daemons")
             silence = any(simulated_of(folder).faults for folder in folders.values())
             with SuperLinkCarrier(
                 SuperLinkAddress(self._link.address, self._link.ca.read_bytes(), self._link.secret.read_bytes()),
@@ -304,12 +298,12 @@ class Deployment:
     ) -> None:
         self._link.stop()
 
-    def _start(self, client: Any, processes: Processes, folder: Path) -> int:
+    def _start(self, processes: Processes, folder: Path) -> int:
         """Admit a site's node and start its daemon; returns Flower's number of the node."""
         (folder / DAEMON).write_text(daemon_template(self._link.address, free_port()), encoding="utf-8")
         (folder / CA).write_bytes(self._link.ca.read_bytes())
         write_node_key(folder / NODE_KEY, folder / NODE_PUBLIC)
-        node = _register(client, folder / NODE_PUBLIC)
+        node = self._link.register(folder / NODE_PUBLIC)
         if simulated_of(folder) == Simulated():
             processes.start(f"curator-{folder.name}", "expril", "curator", "serve", str(folder))
         else:
