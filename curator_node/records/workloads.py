@@ -29,6 +29,7 @@ from protocol.codec import encode
 from protocol.envelopes import digest
 from protocol.partitions import PARTITION_KINDS, Partition
 from protocol.records import Records
+from protocol.schema import Schema
 
 _SHIPPED = frozenset(PARTITION_KINDS.values())
 LEAST_JOINT_CELLS = 256
@@ -272,6 +273,47 @@ class StreamedWorkload:
         return _totals(_encoded_groups(self.partitions, self.records), amounts)
 
 
+@dataclass(frozen=True)
+class RepeatedErrorCounts:
+    """Partitions of which some are asked several times: each is counted once, for all of its places."""
+
+    once: ErrorCounts  # the different partitions
+    cells: NDArray[np.intp]  # of each cell of all partitions, its place among the cells of `once`
+
+    def count(self, errors: NDArray[np.bool_]) -> Counts:
+        """See `Workload`."""
+        wrong, right = self.once.count(errors)
+        return wrong[self.cells], right[self.cells]
+
+
+@dataclass(frozen=True)
+class RepeatedWorkload(RepeatedErrorCounts):
+    """See `RepeatedErrorCounts`."""
+
+    once: Workload
+
+    def count_classes(self, classes: NDArray[np.unsignedinteger], number: int) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return self.once.count_classes(classes, number)[self.cells]
+
+    def totals(self, amounts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Workload`."""
+        return self.once.totals(amounts)[self.cells]
+
+
+def _different(partitions: tuple[Partition, ...]) -> tuple[Partition, ...]:
+    """The partitions without repetitions; a repeated one is the same object in all of its places."""
+    return tuple({id(partition): partition for partition in partitions}.values())
+
+
+def _cells_of(partitions: tuple[Partition, ...], different: tuple[Partition, ...], schema: Schema) -> NDArray[np.intp]:
+    """Of each cell of all partitions, its place among the cells of the different ones."""
+    ends = np.cumsum([partition.cell_count(schema) for partition in different])
+    ranges = np.split(np.arange(ends[-1]), ends[:-1])
+    own_cells = {id(partition): cells for partition, cells in zip(different, ranges, strict=True)}
+    return np.concatenate([own_cells[id(partition)] for partition in partitions])
+
+
 def encode_workload(partitions: Sequence[Partition], records: Records) -> EncodedWorkload:
     """Apply every partition to every record once."""
     groups, sizes = zip(*_encoded_groups(partitions, records), strict=True)
@@ -297,11 +339,18 @@ class WorkloadCache:
 
     def get(self, partitions: tuple[Partition, ...]) -> Workload:
         """The encoded workload, from the cache if it is there."""
+        different = _different(partitions)
+        if len(different) < len(partitions):
+            return RepeatedWorkload(self.get(different), _cells_of(partitions, different, self._records.schema))
         needed = _memory(_group_sizes(partitions, self._records), len(self._records))
         return self._get(b"", partitions, needed, encode_workload)
 
     def of_errors(self, partitions: tuple[Partition, ...]) -> ErrorCounts:
         """A workload of which only errors are counted, from the cache if it is there."""
+        different = _different(partitions)
+        if len(different) < len(partitions):
+            cells = _cells_of(partitions, different, self._records.schema)
+            return RepeatedErrorCounts(self.of_errors(different), cells)
         sizes = tuple(partition.cell_count(self._records.schema) for partition in partitions)
         if len(self._records) < LEAST_PLANED or min(sizes) > MOST_PLANED:
             return self.get(partitions)

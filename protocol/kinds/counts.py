@@ -5,10 +5,12 @@ Cost: a privacy unit of at most c records moves all numbers together by at most 
 and Smith 2006, for integers Ghosh, Roughgarden and Sundararajan 2009).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from types import GenericAlias
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
@@ -151,9 +153,11 @@ class CountsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 def _work_of(partitions: Sequence[Partition]) -> tuple[int, int]:
     """Work of partitions for each record, and of preparing them."""
+    times = Counter(map(id, partitions))
+    different = {id(partition): partition for partition in partitions}.items()
     return (
-        sum(partition.multiply_adds() for partition in partitions),
-        sum(PARTITION_ONCE + partition.multiply_adds_once() for partition in partitions),
+        sum(times[name] * partition.multiply_adds() for name, partition in different),
+        sum(times[name] * (PARTITION_ONCE + partition.multiply_adds_once()) for name, partition in different),
     )
 
 
@@ -329,10 +333,13 @@ class Counts(QueryKind):
     def _read_partitions(
         self, raw: Sequence[msgspec.Raw], release: str, schema: Schema, limits: CountsLimits
     ) -> "_CheckedPartitions":
-        """The checked partitions of a body. Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT)."""
+        """The checked partitions of a body. One that is repeated is one object, which is read and checked once.
+
+        Raises RemoteProtocolError (MALFORMED, BAD_QUERY, OVER_LIMIT).
+        """
         if sum(memoryview(part).nbytes for part in raw) <= MOST_AT_ONCE:
             return _short_partitions(self, len(raw), b"".join(map(bytes, raw)), release, schema, limits)
-        return self._check_partitions((self._partition(bytes(part)) for part in raw), release, schema, limits)
+        return self._check_partitions(map(cache(self._partition), map(bytes, raw)), release, schema, limits)
 
     def _check_partitions(
         self, partitions: Iterable[Partition], release: str, schema: Schema, limits: CountsLimits
@@ -342,11 +349,13 @@ class Counts(QueryKind):
         most_cells = limits.cells * _PAIR // max(columns, _PAIR)
         cells = 0
         checked, sizes = [], []
+        size_of: dict[int, int] = {}  # identity of a checked partition -> its size
         for index, partition in enumerate(partitions):
             where = f"body.partitions[{index}]"
-            if isinstance(partition, ScoreBins):
+            is_new = id(partition) not in size_of
+            if is_new and isinstance(partition, ScoreBins):
                 _check_parameters(partition.hypothesis, limits, f"{where}.hypothesis")
-            sizes.append(partition.cell_count(schema))
+            sizes.append(partition.cell_count(schema) if is_new else size_of[id(partition)])
             cells += sizes[-1]
             if cells > most_cells:
                 # Before the check, which takes time in the number of cells.
@@ -354,24 +363,27 @@ class Counts(QueryKind):
                 raise RemoteProtocolError(
                     RefusalCode.OVER_LIMIT, "body.partitions", f"at most {most_cells} cells{numbers}"
                 )
+            checked.append(partition)
+            if not is_new:
+                continue  # what is the same is checked once
+            size_of[id(partition)] = sizes[-1]
             partition.check(schema, where)
             if not kind.reads_outcomes and isinstance(partition, CrossBins) and partition.beyond_attributes(schema):
                 # A steward who does not allow outcome_counts, or approves of another release, has agreed to none.
                 limit = "attributes alone with this release; ask outcome_counts for a table of outcomes or the label"
                 raise RemoteProtocolError(RefusalCode.BAD_QUERY, where, limit)
-            checked.append(partition)
         return _CheckedPartitions(tuple(checked), tuple(sizes), _work_of(checked))
 
     def read_short(
         self, count: int, data: bytes, release: str, schema: Schema, limits: CountsLimits
     ) -> "_CheckedPartitions":
         """The checked partitions of a short body, read at once; where one of them is wrong, read one by one."""
-        partitions: Iterable[Partition]
-        try:
-            partitions = decode(_array_head(count) + data, self.partitions, field="body")
-        except RemoteProtocolError:
-            raw = msgspec.msgpack.decode(_array_head(count) + data, type=tuple[msgspec.Raw, ...])
-            partitions = (self._partition(bytes(part)) for part in raw)
+        content = _array_head(count) + data
+        parts = list(map(bytes, msgspec.msgpack.decode(content, type=tuple[msgspec.Raw, ...])))
+        partitions: Iterable[Partition] = map(cache(self._partition), parts)
+        if len(set(parts)) == len(parts):
+            with suppress(RemoteProtocolError):
+                partitions = decode(content, self.partitions, field="body")
         return self._check_partitions(partitions, release, schema, limits)
 
     def _partition(self, data: bytes) -> Partition:

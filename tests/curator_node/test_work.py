@@ -235,8 +235,8 @@ def test_a_workload_of_too_many_cells_is_refused_before_the_rest_is_read(monkeyp
     checked = []
     check = FeatureBins.check
     monkeypatch.setattr(FeatureBins, "check", lambda *args: (checked.append(args), check(*args)))
-    bins = FeatureBins("x", tuple(np.linspace(0, 1, 30)))
-    data = encode(CountsBody((bins,) * 1_000, None))
+    bins = tuple(FeatureBins("x", tuple(np.linspace(0, 1 / number, 30))) for number in range(1, 1_001))
+    data = encode(CountsBody(bins, None))
     assert refusal(data, planned(partitions=1_000), CountsLimits(cells=100)) == (
         RefusalCode.OVER_LIMIT,
         "body.partitions",
@@ -267,6 +267,16 @@ def test_a_body_is_read_as_its_codec_reads_it():
     inner = data.replace(b"\xa9attribute", b"\xd9\x09attribute", 1)
     assert inner != data
     assert refusal(inner, planned("squared_error", 2), schema=NUMBER)[0] == RefusalCode.MALFORMED
+
+
+@pytest.mark.parametrize("times", [2, 5_000])
+def test_a_partition_that_is_asked_again_is_read_once(times):
+    """In a short body and in a long one: the same value and the same work, in less time."""
+    body = CountsBody((BINS, FeatureBins("c", ())) * times, None)
+    read = COUNTS.read_body(encode(body), planned(partitions=2 * times), KindTerms(TWO, CountsLimits()))
+    assert read == body
+    assert len(set(map(id, read.partitions))) == 2
+    assert (read.multiply_adds(), read.multiply_adds_once()) == (body.multiply_adds(), body.multiply_adds_once())
 
 
 @pytest.mark.parametrize(
@@ -453,7 +463,7 @@ def cached_bytes(partitions, records):
 def test_what_the_cache_counts_is_the_memory_it_takes(n, m, k):
     """Of few records the arrays' heads weigh more than their codes."""
     records = make_records(np.random.default_rng(11), n, 2)
-    partitions = (bins(0, k),) * m
+    partitions = tuple(bins(0, k) for _ in range(m))
     cache = WorkloadCache(records, 10**9)
     cache.get((bins(1, 3),))
     before = cache._bytes
