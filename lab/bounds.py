@@ -32,7 +32,7 @@ from lab.study import Order, Part, Size, Study
 from learner_node.models.label_model import Observation, cell_count_rule, fit_with_cell_posterior
 from learner_node.models.label_model.cell_networks import train_cell_networks
 from learner_node.models.label_model.random_features import draw_frequencies, stationary_features
-from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.models.source import MOST_JUDGED, coordinates, held_apart, kmeans_cells, standardising_map
 from learner_node.scores.prevalence import estimate_prevalences
 from learner_node.strategies.cells import CellsModel
 from protocol.noise import DiscreteLaplace
@@ -230,7 +230,8 @@ def cells_accuracy(data: Data, setting: Setting, seed: int) -> tuple[int, float]
         0.0 if setting.epsilon == INFINITE else len(counts) * DiscreteLaplace(1 / Fraction(setting.epsilon)).variance()
     )
     share = estimate_prevalences(counts.sum(axis=0), noise, declared=len(data.private_labels))[1]
-    predicted = model.matched(points, observation.cells, share).probability(data.test) > 0.5
+    apart = model.unshifted(points if len(points) > MOST_JUDGED else held_apart(points, observation.cells))
+    predicted = model.matched(apart, labels.source_mass, share).probability(data.test) > 0.5
     return len(counts), float(np.mean(predicted == data.test_labels))
 
 

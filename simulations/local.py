@@ -136,7 +136,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         frame = as_frame(values, schema)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         rows = self._source_rows(frame.height, rng)
-        self._fit(self._federate(frame, labels, schema, rng, len(rows)), frame[rows])
+        source = frame if len(rows) == frame.height else frame[rows]
+        self._fit(self._federate(frame, labels, schema, rng, len(rows)), source)
         self.classes_ = classes
         if not named or not all(isinstance(name, str) for name in values.columns):  # as scikit-learn's own
             del self.feature_names_in_

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from learner_node.models.label_model.random_features import sample_of_cells
 from protocol.errors import ConfigurationError
 from protocol.feature_map import MOST_COORDINATE, STEPS, CategoricalFeature, Feature, FeatureMap, NumericFeature
 from protocol.partitions import FeatureBins, NearestCentre
@@ -89,8 +90,8 @@ LEAST_SCALE = 1e-11
 """Smallest absolute standard deviation, which keeps a feature's factor below the protocol's 1e15."""
 
 MOST_CLUSTERED, CLUSTERED_PER_CELL = 6_000, 10
-MOST_MOVED = 50_000
-"""Most records that `held_apart` moves: with more, most cells have fifty or more, and would move them by a fiftieth."""
+MOST_JUDGED, LEAST_JUDGED_OF_CELL = 50_000, 24
+"""About how many source records a model is evaluated at, and how many at least of each cell that has so many."""
 MANY_CELLS = 500
 """Number of cells above which k-means takes few iterations, since first centres are then nearly as good."""
 ITERATIONS, FEW_ITERATIONS = 50, 10
@@ -133,7 +134,9 @@ def standardising_map(source: Records) -> FeatureMap:
 
 def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
     """Points in units: (n, width) float64 on the 2^-12 grid, exactly as a curator sees them."""
-    return features.points(records) / STEPS
+    points = features.points(records)
+    points /= STEPS
+    return points
 
 
 def even_bins(
@@ -219,11 +222,8 @@ def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray
 
     Cells are drawn around the source's records, so other records of the population lie farther out, where a model is
     more certain. A point alone in its cell stays. `points` (n, d) are the source's, `cells` (n,) are their cells'
-    numbers. Of more than `MOST_MOVED` points the same array is returned: a model's time at each record is then nearly
-    all that a study takes, and it need not be spent twice.
+    numbers.
     """
-    if len(points) > MOST_MOVED:
-        return points
     _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
     sums = np.zeros((len(size), points.shape[1]))
     np.add.at(sums, cell, points)
@@ -231,6 +231,27 @@ def held_apart(points: NDArray[np.float64], cells: NDArray[np.int64]) -> NDArray
     farther = size / np.maximum(size - 1, 1)
     moved: NDArray[np.float64] = means[cell] + farther[cell, None] * (points - means[cell])
     return moved
+
+
+def judged(cells: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64] | slice, NDArray[np.float64] | float]:
+    """Source records at which a model is evaluated, and how many records of its cell each stands for.
+
+    These are all of up to `MOST_JUDGED` source records: a slice, and 1. Of more they are row numbers (m,) and (m,)
+    numbers of records, whose sum over a cell is its size: a random sample of each cell, of a size in proportion to its
+    own, but of at least 24 records. So a weighted mean over the sample is unbiased for that over the source. Of a
+    number in [0, 1] its standard error is at most .5 sqrt(r / 50,000) = .0022 sqrt(r), where r is the target's mean
+    ratio of target to source, 1 if both are of one population (Cochran 1977, section 5.3).
+
+    Args:
+        cells: cell of each source record, int64 (n,), in [0, K).
+        seed: seed of the sample.
+    """
+    if len(cells) <= MOST_JUDGED:
+        return slice(None), 1.0
+    _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
+    most = np.maximum(-(-size * MOST_JUDGED // len(cells)), LEAST_JUDGED_OF_CELL)
+    rows = np.flatnonzero(sample_of_cells(cell, most, seed))
+    return rows, (size / np.minimum(size, most))[cell[rows]]
 
 
 def affordable_cells(features: FeatureMap, work: float) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from types import GenericAlias
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,8 +208,26 @@ def class_probabilities(model: AnyModel, records: Records) -> NDArray[np.float64
     return np.column_stack([1.0 - positive, positive])
 
 
+class _OnDemand:
+    """An estimate, one field of which may be computed when it is first read: at a million records it takes minutes."""
+
+    @classmethod
+    def on_demand(cls, name: str, compute: Callable[[], NDArray[np.float64]], **others: Any) -> Self:
+        """An estimate of the `others`, whose field `name` is what `compute` returns."""
+        estimate = cls.__new__(cls)
+        estimate.__dict__.update(others, _later={name: compute})
+        return estimate
+
+    def __getattr__(self, name: str) -> Any:
+        compute = self.__dict__.get("_later", {}).get(name)
+        if compute is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        value = self.__dict__[name] = compute()
+        return value
+
+
 @dataclass(frozen=True)
-class SourceEstimate:
+class SourceEstimate(_OnDemand):
     """Estimated weights and labels of the source records: the synthetic data set."""
 
     weights: NDArray[np.float64]  # (n,) non-negative; private records that each source record stands for
@@ -228,7 +246,7 @@ class SourceEstimate:
 
 
 @dataclass(frozen=True)
-class ClassesEstimate:
+class ClassesEstimate(_OnDemand):
     """A `SourceEstimate` for any number of classes."""
 
     weights: NDArray[np.float64]  # (n,) as there

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from learner_node.models.label_model import LabelModel, Observation, fit_with_ce
 from learner_node.models.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.models.label_model.likelihood import shrunken_ratios
 from learner_node.models.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
-from learner_node.models.source import coordinates, held_apart, kmeans_cells, standardising_map
+from learner_node.models.source import coordinates, held_apart, judged, kmeans_cells, standardising_map
 from learner_node.scores.estimates import class_recalls, estimate_accuracy
 from learner_node.scores.prevalence import (
     Prevalence,
@@ -69,20 +70,14 @@ class CellsModel:
         return shifted(self.unshifted(coordinates(self.features, records)), self.intercept)
 
     def matched(
-        self,
-        points: NDArray[np.float64],
-        cells: NDArray[np.int64],
-        prevalence: Prevalence,
-        unshifted: NDArray[np.float64] | None = None,
+        self, unshifted: NDArray[np.float64], mass: NDArray[np.float64], prevalence: Prevalence
     ) -> "CellsModel":
         """The model with its mean moved to one that the answers support.
 
-        `points` (n, d) and `cells` (n,) are those of the source records that the label model was fitted to;
-        `prevalence` is that of class 1, and `unshifted` (n,) the model's at the points, where it is known.
+        `unshifted` (m,) are this model's probabilities where other records of the population lie (`held_apart`), `mass`
+        (m,) is as in `mean_probability`, and `prevalence` is that of class 1.
         """
-        moved, mass = held_apart(points, cells), self.labels.source_mass
-        apart = unshifted if moved is points and unshifted is not None else self.unshifted(moved)
-        return replace(self, intercept=matching_intercept(apart, mass, prevalence.nearest(apart, mass)))
+        return replace(self, intercept=matching_intercept(unshifted, mass, prevalence.nearest(unshifted, mass)))
 
     def unshifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """P(class 1) before `matched` moved it, (n,) in [0, 1]; `points` are the feature map's."""
@@ -127,7 +122,8 @@ class CellsStrategy:
     def run(self, problem: Problem) -> Asking:
         """Ask class counts (errors of the hypothesis "class 1" are class 0) in the cells nearest to k centres.
 
-        The label model is fitted to the pooled counts, which also estimate its prevalence and accuracy.
+        The label model is fitted to the pooled counts, which also estimate its prevalence and accuracy. All of it that
+        evaluates the model does so at the `judged` records.
         """
         source, seed = problem.source, problem.seed
         features = standardising_map(source)
@@ -139,16 +135,25 @@ class CellsStrategy:
         points = coordinates(features, source)
         observation = self._observation(problem, answers)
         labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
+        rows, stands_for = judged(observation.cells, seed)
+        points, posterior = points[rows], replace(posterior, cells=posterior.cells[rows])
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         prevalence = self._prevalence(problem, answers[-1], observation)
         model = CellsModel(features, labels, networks)
         unshifted = model.unshifted(points)
-        model = model.matched(points, observation.cells, prevalence, unshifted)
+        everywhere = len(points) == len(source)
+        # Cells of a larger source have fifty records or more, which would move by a fiftieth.
+        apart = model.unshifted(held_apart(points, observation.cells)) if everywhere else unshifted
+        model = model.matched(apart, labels.source_mass[rows] * stands_for, prevalence)
         probability = shifted(unshifted, model.intercept)
         bound = problem.most_records_per_unit
         accuracy = estimate_accuracy(probability, posterior, seed=seed, records_per_unit=bound)
-        estimate = SourceEstimate(labels.source_mass, probability, accuracy, prevalence)
-        return model, estimate
+        if everywhere:
+            return model, SourceEstimate(labels.source_mass, probability, accuracy, prevalence)
+        of_all = partial(model.probability, source)
+        return model, SourceEstimate.on_demand(
+            "probability", of_all, weights=labels.source_mass, accuracy=accuracy, counted=prevalence
+        )
 
     def cell_count(self, problem: Problem) -> int:
         """Number of cells for the question on labels: the option, or the rule within the curators' limit."""
@@ -270,16 +275,24 @@ class CellsClassesStrategy:
             declared=problem.records_at(answer.sites),
             records_per_unit=problem.most_records_per_unit,
         )
-        moved, probabilities = held_apart(points, cells), labels.probabilities(points)
-        apart = probabilities if moved is points else labels.probabilities(moved)
-        shares = [
-            prevalence.nearest(column, labels.source_mass) for prevalence, column in zip(counted, apart.T, strict=True)
-        ]
-        factors = matching_factors(apart, labels.source_mass, shares)
+        rows, stands_for = judged(cells, problem.seed)
+        points = points[rows]
+        posteriors = tuple(replace(posterior, cells=posterior.cells[rows]) for posterior in posteriors)
+        everywhere = len(points) == len(problem.source)
+        probabilities = labels.probabilities(points)
+        apart = labels.probabilities(held_apart(points, cells)) if everywhere else probabilities
+        mass = labels.source_mass[rows] * stands_for
+        shares = [prevalence.nearest(column, mass) for prevalence, column in zip(counted, apart.T, strict=True)]
+        factors = matching_factors(apart, mass, shares)
         probabilities = rescaled(probabilities, factors)
         recalls = class_recalls(posteriors, labels.exclusion, probabilities, seed=problem.seed)
-        estimate = ClassesEstimate(labels.source_mass, probabilities, counted, recalls)
-        return CellsClassesModel(features, labels, factors), estimate
+        model = CellsClassesModel(features, labels, factors)
+        if everywhere:
+            return model, ClassesEstimate(labels.source_mass, probabilities, counted, recalls)
+        of_all = partial(model.probabilities, problem.source)
+        return model, ClassesEstimate.on_demand(
+            "probabilities", of_all, weights=labels.source_mass, counted=counted, recalls=recalls
+        )
 
 
 KNOWN_SPREAD, COUNTED_SPREAD = 0.02, 0.15

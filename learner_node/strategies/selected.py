@@ -178,7 +178,9 @@ def why_not_chosen(problem: Problem) -> str:
 
 def is_wide(source: Records) -> bool:
     """Whether so many attributes vary that they are chosen first; False for a numeric label."""
-    return bool(source.schema.classes) and len(standardising_map(source).features) >= MANY
+    if not source.schema.classes or len(source.schema.attributes) < MANY:
+        return False  # the map, which has one feature an attribute at most, reads all records
+    return len(standardising_map(source).features) >= MANY
 
 
 def chosen_by_rule(problem: Problem) -> int:

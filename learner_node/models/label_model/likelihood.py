@@ -9,6 +9,7 @@ noise. In a secure sum each of s curators adds a share of 1 / h, which makes s /
 negative binomials with shape s / h (`protocol.noise_shares`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +24,8 @@ from protocol.noise import DiscreteLaplace
 Floats = NDArray[np.float64]
 Noises = float | tuple[float, float]
 """Number of noises in a count, at least 1, or a pair of numbers for labels 0 and 1."""
+_CountLaw = Callable[[slice, Floats], Floats]
+"""Log probability of the counts of some cells at rates (k, m, f) of theirs."""
 
 SMALLEST_SCALE = 0.05
 """Smallest scale in the likelihood. All but 4e-9 of its noise is zero, so exact counts need no special case, and
@@ -137,6 +140,8 @@ SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
 PROBIT = 2.0
 """A record of latent g has P(label 1) = Phi(PROBIT g). Answers do not distinguish g beyond +-1: P is .023, .977."""
 
+_BLOCK_CELLS = 16
+"""Cells at once in a site table, of which every step's operands (250 kB) stay in the cache."""
 _MASS_NODES = 24
 _MASS_DEVIATIONS = 4.0
 # From this many records on, a Poisson count is taken as normal (its skewness is then 0.02).
@@ -218,21 +223,27 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, noises: Noises
     by_label = noises_by_label(noises)
     mass, log_weight = _mass_quadrature(counts.sum(axis=1), prior, pair_variance(scale, noises), scale)
     share = 0.5 * (1.0 + SIGNAL_NODES)
+    shares = np.stack([1.0 - share, share])
     large = mass[:, -1] > _LARGEST_EXACT_MASS
-    joint = np.empty((len(counts), _MASS_NODES, len(share)))
-    for rows, count_log_likelihood in ((large, _normal_log_likelihood), (~large, _exact_log_likelihood)):
-        if rows.any():
-            rates = mass[rows][:, :, None] * np.stack([1.0 - share, share])[:, None, None, :]
-            joint[rows] = log_weight[rows][:, :, None]
-            for label in (0, 1):
-                joint[rows] += count_log_likelihood(counts[rows, label], rates[label], scale, by_label[label])
-    top = joint.max(axis=1)
-    weight = np.exp(joint - top[:, None, :])
-    normaliser = weight.sum(axis=1)
-    return SiteTable(
-        log_likelihood=top + np.log(normaliser),
-        mass=np.einsum("kmf,km->kf", weight, mass) / normaliser,
-    )
+    table = SiteTable(*np.empty((2, len(counts), len(share))))
+    for chosen, law_of_counts in ((large, _normal_law), (~large, _exact_law)):
+        cells = np.flatnonzero(chosen)
+        if not len(cells):
+            continue
+        most = float(mass[cells].max())
+        laws = [law_of_counts(counts[cells, label], most, scale, by_label[label]) for label in (0, 1)]
+        for first in range(0, len(cells), _BLOCK_CELLS):
+            block = slice(first, first + _BLOCK_CELLS)
+            rows = cells[block]
+            joint = np.repeat(log_weight[rows][:, :, None], len(share), axis=2)
+            for label, law in enumerate(laws):
+                joint += law(block, mass[rows][:, :, None] * shares[label])
+            top = joint.max(axis=1)
+            weight = np.exp(joint - top[:, None, :])
+            normaliser = weight.sum(axis=1)
+            table.log_likelihood[rows] = top + np.log(normaliser)
+            table.mass[rows] = np.einsum("kmf,km->kf", weight, mass[rows]) / normaliser
+    return table
 
 
 def expected_mass_prior(source_counts: Floats, masses: Floats, spread: float) -> MassPrior:
@@ -322,18 +333,22 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
     return mass, log_weight
 
 
-def _normal_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
-    """Normal log density of counts (k,) at rates (k, m, f), no narrower than the spacing of f's nodes."""
-    variance = np.maximum(rates, 1.0) + noise_law(scale).variance(noises) + (rates / 64.0) ** 2
-    values: Floats = -0.5 * ((counts[:, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
-    return values
+def _normal_law(counts: Floats, most: float, scale: float, noises: float) -> _CountLaw:  # noqa: ARG001
+    """Normal log density of counts (K,), no narrower than the spacing of f's nodes."""
+    noise = noise_law(scale).variance(noises)
+
+    def of(cells: slice, rates: Floats) -> Floats:
+        variance = np.maximum(rates, 1.0) + noise + (rates / 64.0) ** 2
+        values: Floats = -0.5 * ((counts[cells, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
+        return values
+
+    return of
 
 
-def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: float) -> Floats:
-    """Log of (Poisson * noise)(count) for counts (k,) at rates (k, m, f), interpolated in sqrt(rate)."""
-    top = float(rates.max())
-    roots = np.arange(np.ceil(np.sqrt(top) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
-    true_counts = np.arange(int(top + 8.0 * np.sqrt(top) + 16.0))
+def _exact_law(counts: Floats, most: float, scale: float, noises: float) -> _CountLaw:
+    """Log of (Poisson * noise)(count) for counts (K,) at rates up to `most`, interpolated in sqrt(rate)."""
+    roots = np.arange(np.ceil(np.sqrt(most) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
+    true_counts = np.arange(int(most + 8.0 * np.sqrt(most) + 16.0))
     grid_rates = np.maximum(roots**2, 1e-12)[:, None]
     poisson = np.exp(true_counts * np.log(grid_rates) - grid_rates - gammaln(true_counts + 1.0))
     bounded = np.clip(np.rint(counts), -_LARGEST_EXACT_COUNT, _LARGEST_EXACT_COUNT).astype(np.int64)
@@ -341,13 +356,21 @@ def _exact_log_likelihood(counts: Floats, rates: Floats, scale: float, noises: f
     log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, noises)[difference]
     largest = log_noise.max(axis=0)
     likelihood = poisson @ np.exp(log_noise - largest)
-    table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T.ravel()
-    position = np.sqrt(rates) / _SQRT_RATE_STEP
-    cell = position.astype(np.int64)
-    fraction = position - cell
-    cell += np.arange(len(counts))[:, None, None] * len(roots)
-    values: Floats = table[cell] * (1.0 - fraction) + table[cell + 1] * fraction
-    return values
+    table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T
+
+    def of(cells: slice, rates: Floats) -> Floats:
+        position = np.sqrt(rates) / _SQRT_RATE_STEP
+        lower = position.astype(np.int64)
+        position -= lower
+        rows = table[cells]
+        lower += np.arange(len(rows))[:, None, None] * len(roots)
+        flat = rows.ravel()
+        values: Floats = flat[lower] * (1.0 - position)
+        lower += 1
+        values += flat[lower] * position
+        return values
+
+    return of
 
 
 def at_latent_nodes(rows: Floats) -> Floats:

@@ -63,8 +63,10 @@ class Covariances:
         if kernel.length_scale not in self._grams:
             rows = self.averages.stationary[kernel.length_scale].astype(np.float64)
             self._grams[kernel.length_scale] = rows @ rows.T
-        varying = self._grams[kernel.length_scale] + kernel.linear * self._linear_gram
-        covariance: Floats = kernel.amplitude * varying + kernel.constant
+        covariance: Floats = kernel.linear * self._linear_gram
+        covariance += self._grams[kernel.length_scale]
+        covariance *= kernel.amplitude
+        covariance += kernel.constant
         within = np.maximum(kernel_diagonal(kernel, self.averages.square) - np.diag(covariance), 0.0)
         return covariance, within
 
@@ -79,7 +81,9 @@ def draw_frequencies(dimensions: int, seed: int) -> Floats:
 
 
 def bounded(features: Floats) -> Floats:
-    """Return the features clipped to [-1000, 1000]."""
+    """Return the features clipped to [-1000, 1000]: themselves where none lies outside."""
+    if features.size and features.min() >= -_LARGEST_FEATURE and features.max() <= _LARGEST_FEATURE:
+        return features
     return np.clip(features, -_LARGEST_FEATURE, _LARGEST_FEATURE)
 
 
@@ -134,7 +138,7 @@ def average_over_cells(
         length_scales: Length-scales of the averaged features.
         seed: Seed of the random samples.
     """
-    samples = [_sample_of_cells(numbers, seed) for numbers in cells]
+    samples = [_averaged(numbers, seed) for numbers in cells]
     averaged = np.concatenate([numbers[keep] for numbers, keep in zip(cells, samples, strict=True)])
     counts = np.bincount(averaged).astype(np.float64)
     weights = [np.where(keep, 1.0 / counts[numbers], 0.0) for numbers, keep in zip(cells, samples, strict=True)]
@@ -161,14 +165,26 @@ def average_over_cells(
     return CellAverages(centres, stationary, square, counts)
 
 
-def _sample_of_cells(cells: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Mask (n_s,) of the instances that are averaged: a random sample of each cell."""
-    first = int(cells.min())
-    counts = np.bincount(cells - first)
+def _averaged(cells: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """Mask (n_s,) of the instances that are averaged."""
+    counts = np.bincount(cells - int(cells.min()))
     most = max(_FEWEST_AVERAGED, _MOST_AVERAGED // len(counts))
     if len(cells) <= _MOST_AVERAGED or counts.max() <= most:
         return np.ones(len(cells), dtype=bool)
+    return sample_of_cells(cells, most, seed)
+
+
+def sample_of_cells(cells: NDArray[np.int64], most: int | NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """Mask (n,) of a random sample without replacement of each cell.
+
+    Args:
+        cells: cell of each instance, int64 (n,), n at least 1; all numbers from the smallest to the largest occur.
+        most: size of each cell's sample, or of all cells in order, (K,); a smaller cell is taken whole.
+        seed: seed of the sample.
+    """
+    first = int(cells.min())
+    counts = np.bincount(cells - first)
     order = np.lexsort((np.random.default_rng(seed).random(len(cells)), cells))
     rank = np.empty(len(cells), dtype=np.int64)
     rank[order] = np.arange(len(cells)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rank < most
+    return rank < (most if isinstance(most, int) else most[cells - first])
