@@ -140,8 +140,9 @@ SIGNAL_NODES: Floats = np.linspace(-1.0, 1.0, 81)
 PROBIT = 2.0
 """A record of latent g has P(label 1) = Phi(PROBIT g). Answers do not distinguish g beyond +-1: P is .023, .977."""
 
-_BLOCK_CELLS = 16
-"""Cells at once in a site table, of which every step's operands (250 kB) stay in the cache."""
+_BLOCK_CELLS, _TABLE_CELLS = 16, 128
+"""Cells at once in a site table, of which every step's operands (250 kB) stay in the cache, and in a table of rates, of
+which they need a few MB."""
 _MASS_NODES = 24
 _MASS_DEVIATIONS = 4.0
 # From this many records on, a Poisson count is taken as normal (its skewness is then 0.02).
@@ -226,12 +227,11 @@ def site_table(counts: Floats, prior: MassPrior, *, scale: float, noises: Noises
     shares = np.stack([1.0 - share, share])
     large = mass[:, -1] > _LARGEST_EXACT_MASS
     table = SiteTable(*np.empty((2, len(counts), len(share))))
-    for chosen, law_of_counts in ((large, _normal_law), (~large, _exact_law)):
+    for chosen, laws_of_counts in ((large, _normal_laws), (~large, _exact_laws)):
         cells = np.flatnonzero(chosen)
         if not len(cells):
             continue
-        most = float(mass[cells].max())
-        laws = [law_of_counts(counts[cells, label], most, scale, by_label[label]) for label in (0, 1)]
+        laws = laws_of_counts(counts[cells], float(mass[cells].max()), scale, by_label)
         for first in range(0, len(cells), _BLOCK_CELLS):
             block = slice(first, first + _BLOCK_CELLS)
             rows = cells[block]
@@ -333,44 +333,61 @@ def _mass_quadrature(totals: Floats, prior: MassPrior, variance: float, scale: f
     return mass, log_weight
 
 
-def _normal_law(counts: Floats, most: float, scale: float, noises: float) -> _CountLaw:  # noqa: ARG001
-    """Normal log density of counts (K,), no narrower than the spacing of f's nodes."""
-    noise = noise_law(scale).variance(noises)
+def _normal_laws(counts: Floats, most: float, scale: float, noises: tuple[float, float]) -> list[_CountLaw]:  # noqa: ARG001
+    """Normal log density of counts (K, 2), no narrower than the spacing of f's nodes; a law for each column."""
 
-    def of(cells: slice, rates: Floats) -> Floats:
-        variance = np.maximum(rates, 1.0) + noise + (rates / 64.0) ** 2
-        values: Floats = -0.5 * ((counts[cells, None, None] - rates) ** 2 / variance + np.log(2.0 * np.pi * variance))
-        return values
+    def law(counted: Floats, noise: float) -> _CountLaw:
+        def of(cells: slice, rates: Floats) -> Floats:
+            variance = np.maximum(rates, 1.0) + noise + (rates / 64.0) ** 2
+            error = counted[cells, None, None] - rates
+            values: Floats = -0.5 * (error**2 / variance + np.log(2.0 * np.pi * variance))
+            return values
 
-    return of
+        return of
+
+    return [law(counts[:, label], noise_law(scale).variance(noises[label])) for label in (0, 1)]
 
 
-def _exact_law(counts: Floats, most: float, scale: float, noises: float) -> _CountLaw:
-    """Log of (Poisson * noise)(count) for counts (K,) at rates up to `most`, interpolated in sqrt(rate)."""
+def _exact_laws(counts: Floats, most: float, scale: float, noises: tuple[float, float]) -> list[_CountLaw]:
+    """Log of (Poisson * noise)(count) for counts (K, 2), interpolated in sqrt(rate); a law for each column.
+
+    The rates are at most `most`.
+    """
     roots = np.arange(np.ceil(np.sqrt(most) / _SQRT_RATE_STEP) + 2.0) * _SQRT_RATE_STEP
     true_counts = np.arange(int(most + 8.0 * np.sqrt(most) + 16.0))
     grid_rates = np.maximum(roots**2, 1e-12)[:, None]
-    poisson = np.exp(true_counts * np.log(grid_rates) - grid_rates - gammaln(true_counts + 1.0))
+    poisson = true_counts * np.log(grid_rates)
+    poisson -= grid_rates
+    poisson -= gammaln(true_counts + 1.0)
+    np.exp(poisson, out=poisson)
     bounded = np.clip(np.rint(counts), -_LARGEST_EXACT_COUNT, _LARGEST_EXACT_COUNT).astype(np.int64)
-    difference = np.abs(bounded - true_counts[:, None])
-    log_noise = noise_log_pmf(np.arange(difference.max() + 1), scale, noises)[difference]
-    largest = log_noise.max(axis=0)
-    likelihood = poisson @ np.exp(log_noise - largest)
-    table = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T
 
-    def of(cells: slice, rates: Floats) -> Floats:
-        position = np.sqrt(rates) / _SQRT_RATE_STEP
-        lower = position.astype(np.int64)
-        position -= lower
-        rows = table[cells]
-        lower += np.arange(len(rows))[:, None, None] * len(roots)
-        flat = rows.ravel()
-        values: Floats = flat[lower] * (1.0 - position)
-        lower += 1
-        values += flat[lower] * position
-        return values
+    def law(counted: NDArray[np.int64], number: float) -> _CountLaw:
+        table = np.empty((len(counted), len(roots)))
+        farthest = np.abs(counted[:, None] - true_counts[[0, -1]]).max()
+        pmf = noise_log_pmf(np.arange(farthest + 1), scale, number)
+        for first in range(0, len(counted), _TABLE_CELLS):
+            block = slice(first, first + _TABLE_CELLS)
+            log_noise = pmf[np.abs(counted[block] - true_counts[:, None])]
+            largest = log_noise.max(axis=0)
+            log_noise -= largest
+            likelihood = poisson @ np.exp(log_noise, out=log_noise)
+            table[block] = (np.log(np.maximum(likelihood, _SMALLEST_LIKELIHOOD)) + largest).T
 
-    return of
+        def of(cells: slice, rates: Floats) -> Floats:
+            position = np.sqrt(rates) / _SQRT_RATE_STEP
+            lower = position.astype(np.int64)
+            position -= lower
+            flat = table[cells].ravel()
+            lower += np.arange(len(lower))[:, None, None] * len(roots)
+            values: Floats = flat[lower] * (1.0 - position)
+            lower += 1
+            values += flat[lower] * position
+            return values
+
+        return of
+
+    return [law(bounded[:, label], noises[label]) for label in (0, 1)]
 
 
 def at_latent_nodes(rows: Floats) -> Floats:
