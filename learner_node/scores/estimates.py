@@ -189,8 +189,8 @@ def _interpolated(places: Floats, nodes: Floats, values: Sequence[Floats]) -> li
     below, results = nodes[lower, columns], []
     width = nodes[upper, columns] - below
     moved = np.maximum(places - below, 0.0)
-    for given in values:
-        of = np.broadcast_to(given, nodes.shape)
+    for heights in values:
+        of = np.broadcast_to(heights, nodes.shape)
         start = of[lower, columns]
         rise = of[upper, columns] - start
         np.divide(rise, width, out=rise, where=width > 0.0)
