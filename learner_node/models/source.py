@@ -132,9 +132,11 @@ def standardising_map(source: Records) -> FeatureMap:
     return FeatureMap(features=tuple(features))
 
 
-def coordinates(features: FeatureMap, records: Records) -> NDArray[np.float64]:
-    """Points in units: (n, width) float64 on the 2^-12 grid, exactly as a curator sees them."""
-    points = features.points(records)
+def coordinates(
+    features: FeatureMap, records: Records, rows: NDArray[np.int64] | slice = slice(None)
+) -> NDArray[np.float64]:
+    """Points of the records at `rows`, float64 (n, width) in units on the 2^-12 grid, as a curator sees them."""
+    points = features.points(records.take(rows))
     points /= STEPS
     return points
 
@@ -248,10 +250,10 @@ def judged(cells: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64] | sli
     """
     if len(cells) <= MOST_JUDGED:
         return slice(None), 1.0
-    _, cell, size = np.unique(cells, return_inverse=True, return_counts=True)
+    size = np.bincount(cells)
     most = np.maximum(-(-size * MOST_JUDGED // len(cells)), LEAST_JUDGED_OF_CELL)
-    rows = np.flatnonzero(sample_of_cells(cell, most, seed))
-    return rows, (size / np.minimum(size, most))[cell[rows]]
+    rows = np.flatnonzero(sample_of_cells(cells, most[cells.min() :], seed))
+    return rows, (size / np.maximum(np.minimum(size, most), 1))[cells[rows]]
 
 
 def affordable_cells(features: FeatureMap, work: float) -> int:

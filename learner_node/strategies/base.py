@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from types import GenericAlias
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -22,6 +22,7 @@ from learner_node.scores.prevalence import Prevalence
 from learner_node.study.decisions import Decide, as_found, decided
 from learner_node.study.pooling import SecurePool
 from protocol.errors import ConfigurationError
+from protocol.feature_map import FeatureMap
 from protocol.kinds.counts import CountsLimits, PlannedCounts
 from protocol.kinds.secure_counts import TURNS, PlannedSecureCounts
 from protocol.plans import Plan
@@ -72,6 +73,11 @@ class Problem:
     # what the curators of the whole study do beyond counting, and how much; the same for all its groups
     willing: Willing = UNWILLING
 
+    @cached_property
+    def features(self) -> FeatureMap:
+        """The source's `standardising_map`."""
+        return standardising_map(self.source)
+
     def records_at(self, sites: int) -> float:
         """Declared number of private records at so many answering curators."""
         return self.target_size * sites / self.sites
@@ -118,13 +124,13 @@ class Problem:
         `epsilon` is spent by one record in one partition, `signed` says whether counts are signed, and `most` bounds
         the number.
         """
-        most = min(most, affordable_cells(standardising_map(self.source), self.willing.work))
+        most = min(most, affordable_cells(self.features, self.willing.work))
         return cell_count_rule(len(self.source), self.target_size, epsilon, self.noises, signed=signed, most=most)
 
 
 def varying_attributes(problem: Problem) -> list[str]:
     """Attributes that vary in the source, at least one, in the schema's order."""
-    return [feature.attribute for feature in standardising_map(problem.source).features]
+    return [feature.attribute for feature in problem.features.features]
 
 
 def summed(planned: PlannedCounts, pool: SecurePool) -> PlannedSecureCounts:

@@ -27,7 +27,7 @@ from learner_node.models.label_model import LabelModel, Observation, fit_with_ce
 from learner_node.models.label_model.cell_networks import CellNetworks, train_cell_networks
 from learner_node.models.label_model.likelihood import shrunken_ratios
 from learner_node.models.label_model.one_against_rest import ClassesLabelModel, fit_classes_label_model
-from learner_node.models.source import coordinates, held_apart, judged, kmeans_cells, standardising_map
+from learner_node.models.source import coordinates, held_apart, judged, kmeans_cells
 from learner_node.scores.estimates import class_recalls, estimate_accuracy
 from learner_node.scores.prevalence import (
     Prevalence,
@@ -122,21 +122,20 @@ class CellsStrategy:
     def run(self, problem: Problem) -> Asking:
         """Ask class counts (errors of the hypothesis "class 1" are class 0) in the cells nearest to k centres.
 
-        The label model is fitted to the pooled counts, which also estimate its prevalence and accuracy. All of it that
-        evaluates the model does so at the `judged` records.
+        The label model is fitted to the pooled counts, which also estimate its prevalence and accuracy. It reads the
+        points of the `judged` records alone.
         """
         source, seed = problem.source, problem.seed
-        features = standardising_map(source)
+        features = problem.features
         if self._mass_share:
             count = _region_count(problem, problem.epsilon_per_record(self._mass_share))
             yield CountsBody(partitions=(kmeans_cells(source, features, count, seed),), hypothesis=None), None
         partition = kmeans_cells(source, features, self.cell_count(problem), seed)
         answers = yield CountsBody(partitions=(partition,), hypothesis=Constant(predicted=1)), None
-        points = coordinates(features, source)
         observation = self._observation(problem, answers)
-        labels, posterior = fit_with_cell_posterior(points, observation, seed=seed)
         rows, stands_for = judged(observation.cells, seed)
-        points, posterior = points[rows], replace(posterior, cells=posterior.cells[rows])
+        points = coordinates(features, source, rows)
+        labels, posterior = fit_with_cell_posterior(points, observation, seed=seed, rows=rows)
         networks = train_cell_networks(points, posterior, seed=seed) if self._networks else None
         prevalence = self._prevalence(problem, answers[-1], observation)
         model = CellsModel(features, labels, networks)
@@ -257,10 +256,12 @@ class CellsClassesStrategy:
         """Ask class counts in the cells nearest to k centres, and fit label models to them."""
         most = problem.limits.cells * _PAIR // len(problem.source.schema.classes)
         count = self._cells or max(1, min(problem.cell_rule(problem.epsilon_per_record()), most))
-        features = standardising_map(problem.source)
+        features = problem.features
         partition = kmeans_cells(problem.source, features, count, problem.seed)
         (answer,) = yield CountsBody(partitions=(partition,), hypothesis=None), None
-        points, cells = coordinates(features, problem.source), answer.body.partitions[0].cells(problem.source)
+        cells = answer.body.partitions[0].cells(problem.source)
+        rows, stands_for = judged(cells, problem.seed)
+        points = coordinates(features, problem.source, rows)
         labels, posteriors = fit_classes_label_model(
             points,
             cells,
@@ -268,6 +269,7 @@ class CellsClassesStrategy:
             scale=float(answer.scale),
             noises=answer.noises,
             seed=problem.seed,
+            rows=rows,
         )
         counted = estimate_prevalences(
             answer.values.sum(axis=0),
@@ -275,9 +277,6 @@ class CellsClassesStrategy:
             declared=problem.records_at(answer.sites),
             records_per_unit=problem.most_records_per_unit,
         )
-        rows, stands_for = judged(cells, problem.seed)
-        points = points[rows]
-        posteriors = tuple(replace(posterior, cells=posterior.cells[rows]) for posterior in posteriors)
         everywhere = len(points) == len(problem.source)
         probabilities = labels.probabilities(points)
         apart = labels.probabilities(held_apart(points, cells)) if everywhere else probabilities

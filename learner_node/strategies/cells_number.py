@@ -22,7 +22,7 @@ from learner_node.kinds.counts import CountsAnswer
 from learner_node.models.distillation import distil
 from learner_node.models.label_model.likelihood import noise_law
 from learner_node.models.label_model.number_model import fit_number_model
-from learner_node.models.source import coordinates, kmeans_cells, standardising_map
+from learner_node.models.source import coordinates, kmeans_cells
 from learner_node.strategies import options
 from learner_node.strategies.base import Asking, ErrorEstimate, NumberEstimate, Problem
 from learner_node.strategies.options import Share
@@ -103,7 +103,7 @@ class CellsNumberStrategy:
     def run(self, problem: Problem) -> Asking:
         """Ask the cells, fit a function to the answers, then ask one cell of all records for its error and R^2."""
         source, seed = problem.source, problem.seed
-        features = standardising_map(source)
+        features = problem.features
         rule = problem.cell_rule(problem.epsilon_per_record()) // 2
         count = self._cells or min(max(rule, FEWEST_CELLS), problem.limits.cells)
         partitions: tuple[Partition, ...] = (kmeans_cells(source, features, count, seed),)

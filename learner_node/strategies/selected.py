@@ -148,8 +148,9 @@ def choice_of(problem: Problem, chosen: int | None = None) -> AttributeChoice | 
     attributes, or if a curator does not allow it; else up to `MOST_CHOSEN`, as many as exceed the noise.
     """
     if chosen is None:
-        willing = problem.willing.selects and selection_work(problem.source) <= problem.willing.work
-        chosen = chosen_by_rule(problem) if willing and is_wide(problem.source) else 0
+        wide = is_wide(problem.source) and problem.willing.selects
+        willing = wide and selection_work(problem.source) <= problem.willing.work
+        chosen = chosen_by_rule(problem) if willing else 0
     return AttributeChoice(chosen, 2 * chosen, CHOICE_SHARE) if chosen else None
 
 

@@ -22,6 +22,8 @@ MOST_TILE = 1024
 """Number of centres in a tile. More centres than that are compared tile by tile, and then the best of each tile."""
 NEAREST_COST = 20
 """Work (see `protocol.limits`) per record and centre of writing and comparing the product."""
+COMPARED_ENTRIES = 131_072
+"""Numbers of a product that are compared at once (1 MB)."""
 TILE_COST = 1_500
 """Work per record and tile of finding the best of the tile, in several passes; most costly with few centres."""
 CENTRES_ONCE = 40 * CALL_ONCE
@@ -82,24 +84,26 @@ class NearestCentre(msgspec.Struct, frozen=True, tag="nearest_centre", forbid_un
         starts = range(0, len(weights), MOST_TILE)
         tiles = [np.ascontiguousarray(weights[start : start + MOST_TILE].T) for start in starts]
         chosen = np.zeros(len(records), np.intp)
-        memory, rows = np.empty(0), np.ones((0, 0))
-        for block, points in self.features.blocks(records, max(4 * self.features.width, min(len(centres), MOST_TILE))):
-            if len(rows) < len(points):
-                rows = np.ones((len(points), points.shape[1] + 1))
-            extended = rows[: len(points)]
-            extended[:, :-1] = points
-            best = np.full(len(points), -np.inf)
-            for start, tile in zip(starts, tiles, strict=True):
-                shape = (len(points), tile.shape[1])
-                if memory.size < math.prod(shape):
-                    memory = np.empty(math.prod(shape))
-                nearness = np.matmul(extended, tile, out=memory[: math.prod(shape)].reshape(shape))
-                nearest = np.argmax(nearness, axis=1)
-                if len(tiles) == 1:
-                    chosen[block] = nearest
-                    break
-                value = np.take_along_axis(nearness, nearest[:, None], axis=1)[:, 0]
-                nearer = value > best
-                best[nearer] = value[nearer]
-                chosen[block][nearer] = start + nearest[nearer]
+        few = max(1, COMPARED_ENTRIES // min(len(centres), MOST_TILE))
+        memory, extended = np.empty(few * min(len(centres), MOST_TILE)), np.ones((0, 0))
+        # Mapping takes a step for each block of many records, comparing much memory for each record.
+        for block, points in self.features.blocks(records, 4 * self.features.width):
+            if len(extended) < len(points):
+                extended = np.ones((len(points), points.shape[1] + 1))
+            extended[: len(points), :-1] = points
+            for first in range(0, len(points), few):
+                rows = extended[first : min(first + few, len(points))]
+                nearest = chosen[block][first : first + few]
+                best = np.full(len(rows), -np.inf)
+                for start, tile in zip(starts, tiles, strict=True):
+                    shape = (len(rows), tile.shape[1])
+                    nearness = np.matmul(rows, tile, out=memory[: math.prod(shape)].reshape(shape))
+                    if len(tiles) == 1:
+                        np.argmax(nearness, axis=1, out=nearest)
+                        break
+                    here = np.argmax(nearness, axis=1)
+                    value = np.take_along_axis(nearness, here[:, None], axis=1)[:, 0]
+                    nearer = value > best
+                    best[nearer] = value[nearer]
+                    nearest[nearer] = start + here[nearer]
         return chosen

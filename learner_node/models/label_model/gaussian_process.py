@@ -49,6 +49,8 @@ from learner_node.models.label_model.random_features import (
 )
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64] | slice
+EVERYWHERE = slice(None)
 
 _LARGEST_SIGNAL = 1.5
 
@@ -247,17 +249,20 @@ def fit_label_model(features: Floats, observations: Sequence[Observation], *, se
 
 
 def fit_with_cell_posterior(
-    features: Floats, observation: Observation, *, seed: int
+    features: Floats, observation: Observation, *, seed: int, rows: Rows = EVERYWHERE
 ) -> tuple[LabelModel, CellPosterior]:
-    """Fit one observation as `fit_label_model`; also return its cells' posterior, which is large."""
-    fit = _fit(features, [observation], seed)
+    """Fit one observation as `fit_label_model`; also return its cells' posterior, which is large.
+
+    `rows` are those source records, some of each cell, that `features` and the posterior's cells are of.
+    """
+    fit = _fit(features, [observation], seed, rows)
     prior, table = fit.prior, fit.table
     mass = np.maximum(fit.mass, 1e-9)
     total_variance = (
         np.inf if observation.mass_spread is not None else pair_variance(observation.scale, observation.noises)
     )
     posterior = CellPosterior(
-        cells=fit.cells.compact[0],
+        cells=fit.cells.compact[0][rows],
         table=table,
         mass=mass,
         mass_variance=1.0 / (prior.shape / prior.mean**2 + 1.0 / (total_variance + mass)),
@@ -284,14 +289,16 @@ class _Fit:
     mass: Floats
 
 
-def _fit(features: Floats, observations: Sequence[Observation], seed: int) -> _Fit:
-    rows = checked_features(features, None)
+def _fit(features: Floats, observations: Sequence[Observation], seed: int, rows: Rows = EVERYWHERE) -> _Fit:
+    points = checked_features(features, None)
     if not observations:
         raise ValueError("at least one observation is needed")
-    observed = [observation.checked(len(rows)) for observation in observations]
+    count = len(points) if isinstance(rows, slice) else len(observations[0].cells)
+    observed = [observation.checked(count) for observation in observations]
     cells = UsedCells.of(observed)
-    frequencies = draw_frequencies(rows.shape[1], seed)
-    averages = average_over_cells(rows, cells.compact, frequencies, LENGTH_SCALES, seed=seed)
+    frequencies = draw_frequencies(points.shape[1], seed)
+    of_points = [numbers[rows] for numbers in cells.compact]
+    averages = average_over_cells(points, of_points, frequencies, LENGTH_SCALES, seed=seed)
     prior, table = _stacked_tables(observed, cells, averages)
     covariances = Covariances(averages)
     tried = _search_kernels(covariances, at_latent_nodes(table.log_likelihood))

@@ -90,8 +90,11 @@ class UsedCells:
         compact, spans, counts = [], [], []
         start = 0
         for observation in observations:
-            used, numbers = np.unique(observation.cells, return_inverse=True)
-            compact.append(numbers.astype(np.int64) + start)
+            # `np.unique` would sort all records.
+            used = np.flatnonzero(np.bincount(observation.cells, minlength=len(observation.counts)))
+            numbers = np.zeros(len(observation.counts), np.int64)
+            numbers[used] = np.arange(start, start + len(used))
+            compact.append(numbers[observation.cells])
             spans.append(slice(start, start + len(used)))
             counts.append(observation.counts[used])
             start += len(used)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner_node.models.label_model.expectation_propagation import CellPosterior
-from learner_node.models.label_model.gaussian_process import LabelModel, fit_with_cell_posterior
+from learner_node.models.label_model.gaussian_process import EVERYWHERE, LabelModel, Rows, fit_with_cell_posterior
 from learner_node.models.label_model.observations import Observation
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,14 @@ def relative(apart: Floats, exclusion: float) -> Floats:
 
 
 def fit_classes_label_model(
-    features: Floats, cells: NDArray[np.int64], counts: Floats, *, scale: float, noises: float, seed: int
+    features: Floats,
+    cells: NDArray[np.int64],
+    counts: Floats,
+    *,
+    scale: float,
+    noises: float,
+    seed: int,
+    rows: Rows = EVERYWHERE,
 ) -> tuple[ClassesLabelModel, tuple[CellPosterior, ...]]:
     """Infer class probabilities from the noisy class counts of cells.
 
@@ -75,6 +82,7 @@ def fit_classes_label_model(
         scale: Scale of the discrete Laplace noise of one site; 0 is no noise.
         noises: Number of independent noises in each count, at least 1.
         seed: Seed of the random features, non-negative; one for all classes.
+        rows: as of `fit_with_cell_posterior`.
 
     Returns:
         The model, and the cells' posterior of each class against the rest, which are large and predict nothing; a pure
@@ -90,7 +98,8 @@ def fit_classes_label_model(
     by_label = (noises * (numbers.shape[1] - 1), noises)
     observed = [Observation(cells, np.column_stack([total - column, column]), scale, by_label) for column in numbers.T]
     models, posteriors = zip(
-        *(fit_with_cell_posterior(features, observation, seed=seed) for observation in observed), strict=True
+        *(fit_with_cell_posterior(features, observation, seed=seed, rows=rows) for observation in observed),
+        strict=True,
     )
     mass = np.mean([model.source_mass for model in models], axis=0)
     return ClassesLabelModel(mass, models, _exclusion(posteriors)), posteriors
