@@ -1,8 +1,8 @@
 """Carriers of envelopes between a simulation's learners and curators; `stages` chooses among them.
 
 A `Carry` calls `work` with a carrier to curators that this process can call (`direct.carry`, `in_process.carry`);
-`cores` keeps them open in other processes. A `Serve` calls it with a carrier to curators that other processes open from
-their folders (`ray_engine.serve`, `superlink.Deployment.serve`).
+`cores` keeps them open in other processes, and carries envelopes there itself. A `Serve` calls it with a carrier to
+curators that other processes open from their folders (`ray_engine.serve`, `superlink.Deployment.serve`).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PROCESS, CORES, RAY, DEPLOY = "process", "cores", "ray", "deploy"
 CARRIERS = {
     PROCESS: "Flower in one process",
-    CORES: "Flower in one process, curators in a process a core",
+    CORES: "pipes to curators in a process a core",
     RAY: "Flower's simulation engine (Ray)",
     DEPLOY: "a SuperLink with TLS, and a daemon for each curator",
 }

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -70,7 +69,7 @@ def stage_of(name: str) -> Iterator[Stage]:
     if name == PROCESS:
         yield IN_PROCESS
     elif name == CORES:
-        yield partial(cores.stage, in_process.carry)
+        yield cores.stage
     elif name == RAY:
         from simulations.carriers import ray_engine  # noqa: PLC0415 - Ray is an extra
 
