@@ -408,8 +408,8 @@ def check_plan(plan: Plan, kinds: Kinds, policy: Policy, steward: SchemaFile) ->
     return kinds.costs(plan, steward.most_records_per_unit)
 
 
-def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: SchemaFile, field: str) -> None:
-    """Raise an error if the present policy or the label rules a planned query out.
+def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, steward: SchemaFile, field: str) -> KindTerms:
+    """What the card says of its kind. Raises an error if the present policy or the label rules a planned query out.
 
     This is checked at the proposal and again at the query: the steward may have withdrawn a kind in between.
 
@@ -424,6 +424,7 @@ def check_planned(planned: Any, turns: int, kinds: Kinds, policy: Policy, stewar
     if kinds.cost(planned, steward.most_records_per_unit) < turns * policy.least_query:
         limit = f"a cost of at least {turns * policy.least_query}"
         raise RemoteProtocolError(RefusalCode.BELOW_LEAST_COST, field, limit)
+    return terms
 
 
 def check_not_ended(study: StudyAccount) -> None:
@@ -456,12 +457,11 @@ def check_query(message: Query, study: StudyAccount, kinds: Kinds, steward: Sche
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "sequence", f"{len(study.places)} planned queries")
     turn = kinds.turn(study.plan, study.places[message.sequence - 1])
     planned = turn.planned
-    check_planned(planned, study.plan.head(turn.query).turns, kinds, policy, steward, "plan")
+    terms = check_planned(planned, study.plan.head(turn.query).turns, kinds, policy, steward, "plan")
     if message.kind != planned.kind:
         kinds.kind(message.kind)
         raise RemoteProtocolError(RefusalCode.NOT_IN_PLAN, "kind", planned.kind)
     kind = kinds.kind(planned.kind)
-    terms = KindTerms(steward.schema, kinds.limits(policy.limits, planned.kind))
     question = Question(turn, kind.read_body(message.body, turn, terms), steward.schema)
     if kind.work(question, steward.round_size) > policy.limits.multiply_adds:
         limit = f"at most {policy.limits.multiply_adds} multiply-adds over the declared round size"

@@ -9,7 +9,7 @@ from curator_node.records.dataset import PrivateDataset
 from protocol.envelopes import SigningKey, statement_bytes
 from protocol.errors import ConfigurationError
 from protocol.limits import Limits
-from protocol.query_kind import Kinds, Past, QueryKind, Question
+from protocol.query_kind import Past, QueryKind, Question, table_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Answerer:
 
 def record_bounds(limits: Limits, answerers: Mapping[str, Answerer]) -> dict[str, int]:
     """The most records with which limits are private, by the limit's place in the policy; see `Answerer.bounded`."""
-    kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+    kinds = table_of(answerer.kind for answerer in answerers.values())
     bounds: dict[str, int] = {}
     for name in kinds.allowed(limits):
         bounds |= answerers[name].bounded(kinds.limits(limits, name))

@@ -75,7 +75,7 @@ from protocol.messages import (
     StudyClosed,
     StudyProposal,
 )
-from protocol.query_kind import Kinds, Past, Question
+from protocol.query_kind import Kinds, Past, Question, table_of
 from protocol.rationals import amount, shorten
 from protocol.refusals import RETRIABLE, RefusalCode
 
@@ -167,7 +167,7 @@ class Curator:
         self._clock = clock
         self._noise = noise
         self._answerers = dict(answerers)
-        self._kinds = Kinds(*(answerer.kind for answerer in answerers.values()))
+        self._kinds = table_of(answerer.kind for answerer in answerers.values())
         self.waits: Callable[[bytes], None] = lambda study: None  # noqa: ARG005
         self._terms = settled_terms(policy, self._kinds, noise)
         check_size(self._terms.limits, self._answerers, len(dataset.records))

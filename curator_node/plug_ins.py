@@ -14,7 +14,7 @@ from curator_node.policy import POLICY_NAME, Policy, settled_limits
 from expril.packages import Package, loaded_halves, loaded_partitions, named_packages
 from protocol.partitions import PARTITION_KINDS
 from protocol.plug_ins import Group
-from protocol.query_kind import Kinds
+from protocol.query_kind import Kinds, table_of
 
 
 def plugged(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Mapping[str, Answerer]:
@@ -39,7 +39,7 @@ def loaded_answerers(package: Package, others: Mapping[str, Any] = ANSWERERS) ->
 
 def kinds_of(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS) -> Kinds:
     """The query kinds of `plugged`; raises likewise."""
-    return Kinds(*(answerer.kind for answerer in plugged(policy, answerers).values()))
+    return table_of(answerer.kind for answerer in plugged(policy, answerers).values())
 
 
 def check_policy(policy: Policy, answerers: Mapping[str, Answerer] = ANSWERERS, *, where: str = POLICY_NAME) -> None:

@@ -108,7 +108,12 @@ def digest(data: bytes) -> bytes:
 
 def request_digest(sender: bytes, type_name: str, payload: bytes) -> bytes:
     """Digest of sender, type and payload, which identify a request however often it is signed."""
-    return digest(encode_parts(b"expril/2 request", sender, type_name.encode(), payload))
+    return digest(_before_request(sender, type_name) + len(payload).to_bytes(8, "big") + payload)
+
+
+@lru_cache(maxsize=1024)
+def _before_request(sender: bytes, type_name: str) -> bytes:
+    return encode_parts(b"expril/2 request", sender, type_name.encode())
 
 
 def seal(message: Message, key: SigningKey, *, label: str = LABEL) -> bytes:
@@ -161,8 +166,7 @@ def verify(envelope: Envelope, signer: bytes, *, label: str = LABEL) -> None:
     _check_version(envelope)
     if envelope.label != label:
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.label", label)
-    signed = encode_parts(envelope.label.encode(), envelope.type.encode(), envelope.payload)
-    if not is_signed(signer, envelope.signature, signed):
+    if not is_signed(signer, envelope.signature, _signed_bytes(label, envelope.type, envelope.payload)):
         raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "envelope.signature")
 
 
@@ -219,8 +223,18 @@ def _check_version(envelope: Envelope) -> None:
 
 def sign_payload(type_name: str, payload: bytes, key: SigningKey, label: str) -> bytes:
     """Sign encoded bytes; return the bytes of their envelope."""
-    signature = key.sign(encode_parts(label.encode(), type_name.encode(), payload))
+    signature = key.sign(_signed_bytes(label, type_name, payload))
     return encode(Envelope(label=label, type=type_name, payload=payload, signature=signature))
+
+
+def _signed_bytes(label: str, type_name: str, payload: bytes) -> bytes:
+    """What an envelope's signature covers: the `encode_parts` of label, type and payload."""
+    return _before_payload(label, type_name) + len(payload).to_bytes(8, "big") + payload
+
+
+@lru_cache(maxsize=64)
+def _before_payload(label: str, type_name: str) -> bytes:
+    return encode_parts(label.encode(), type_name.encode())
 
 
 def encode_parts(*parts: bytes) -> bytes:

@@ -7,6 +7,7 @@ Noise is drawn in two places. `curator_node/exact_draws.py` draws it exactly, fr
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -76,10 +77,7 @@ class DiscreteLaplace:
             draws: number of draws; a fraction for shares of noise (`protocol.noise_shares`). The bound for 0 draws is
                 0.
         """
-        if not draws:
-            return 0.0
-        bounds = float(self.scale) / _GRID * (math.log(1 / rate) - draws * np.log1p(-(_GRID**2)))
-        return float(bounds.min())
+        return _bound(float(self.scale), rate, draws) if draws else 0.0
 
     def simulate(self, generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Independent draws, int64 of that shape: the difference of two arrays of geometric draws.
@@ -89,6 +87,13 @@ class DiscreteLaplace:
         success = -np.expm1(-1.0 / float(self.scale))
         noise: NDArray[np.int64] = np.subtract(*generator.geometric(success, (2, *shape)))
         return noise
+
+
+@lru_cache(maxsize=1024)
+def _bound(scale: float, rate: float, draws: float) -> float:
+    """See `DiscreteLaplace.bound`; many curators answer the same question."""
+    bounds = scale / _GRID * (math.log(1 / rate) - draws * np.log1p(-(_GRID**2)))
+    return float(bounds.min())
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ queries. What only an auditor needs of a kind is in `expril.audit.kinds`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -189,6 +189,10 @@ class QueryKind(ABC):
         return True
 
 
+MOST_SETTLED = 256
+"""Most limits of which a table of kinds keeps the defaults written out."""
+
+
 class Kinds(Mapping[str, QueryKind]):
     """A program's query kinds by name; immutable, but that an auditor's may grow before anything is read."""
 
@@ -198,6 +202,9 @@ class Kinds(Mapping[str, QueryKind]):
         self._read = lru_cache(maxsize=4096)(self._read_planned)
         self._cost = lru_cache(maxsize=4096)(self._cost_of)
         self._limits = lru_cache(maxsize=256)(self._read_limits)
+        self._costs = lru_cache(maxsize=64)(self._costs_of)
+        self._plan_cost = lru_cache(maxsize=64)(self._plan_cost_of)
+        self._settled: dict[tuple[str, str, str], bytes] = {}
 
     def __getitem__(self, name: str) -> QueryKind:
         """The kind of this name. Raises KeyError: it is not installed."""
@@ -254,14 +261,21 @@ class Kinds(Mapping[str, QueryKind]):
 
     def costs(self, plan: Plan, most_records_per_unit: int) -> tuple[Fraction, ...]:
         """`cost` of each query of a plan; raises as `queries`."""
-        return tuple(self._cost(planned, most_records_per_unit) for planned in self.queries(plan))
+        return self._costs(tuple(map(bytes, plan.queries)), most_records_per_unit)
 
     def plan_cost(self, plan: Plan, most_records_per_unit: int) -> Fraction:
         """Pure epsilon of a plan: the exact sum over its queries (basic composition).
 
         Raises RemoteProtocolError: as `queries`; also BAD_PLAN if the sum, or a part of it, needs more than 32 bits.
         """
-        costs = self.costs(plan, most_records_per_unit)
+        return self._plan_cost(tuple(map(bytes, plan.queries)), most_records_per_unit)
+
+    def _costs_of(self, queries: tuple[bytes, ...], most_records_per_unit: int) -> tuple[Fraction, ...]:
+        read = self.queries(Plan(tuple(map(msgspec.Raw, queries))))
+        return tuple(self._cost(planned, most_records_per_unit) for planned in read)
+
+    def _plan_cost_of(self, queries: tuple[bytes, ...], most_records_per_unit: int) -> Fraction:
+        costs = self._costs(queries, most_records_per_unit)
         total = sum(costs, Fraction(0))
         if total.numerator > MOST or total.denominator > MOST:
             raise RemoteProtocolError(RefusalCode.BAD_PLAN, "plan", "an exact total cost of at most 32 bits")
@@ -358,8 +372,13 @@ class Kinds(Mapping[str, QueryKind]):
         for name, settings in sorted(self.allowed(limits).items()):
             if name not in self._kinds:
                 raise ConfigurationError(f"{where}: unknown query kind {name!r}{suggest(name, list(self._kinds))}")
-            kind_limits = convert(settings, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
-            kinds[name] = msgspec.msgpack.decode(encode(kind_limits))  # lists for tuples, as on the wire
+            place = (name, repr(settings), where)
+            if place not in self._settled:
+                kind_limits = convert(settings, self._kinds[name].limits, where=f"{where}, limits.kinds.{name}")
+                if len(self._settled) >= MOST_SETTLED:
+                    self._settled.clear()
+                self._settled[place] = encode(kind_limits)
+            kinds[name] = msgspec.msgpack.decode(self._settled[place])  # lists for tuples, as on the wire
         return msgspec.structs.replace(limits, kinds=kinds)
 
     def private(self, limits: Limits) -> bool:
@@ -390,3 +409,17 @@ class Kinds(Mapping[str, QueryKind]):
         kind = self.kind(planned.kind)
         kind.check_planned(planned)
         return kind.cost(planned, most_records_per_unit)
+
+
+def table_of(kinds: Iterable[QueryKind]) -> Kinds:
+    """The table of these kinds: one for all curators and sessions of a process, so that a plan is read once."""
+    these = tuple(kinds)
+    try:
+        return _shared(*these)
+    except TypeError:  # a kind of others that has no hash
+        return Kinds(*these)
+
+
+@lru_cache(maxsize=32)
+def _shared(*kinds: QueryKind) -> Kinds:
+    return Kinds(*kinds)

@@ -44,10 +44,12 @@ class Transcript:
     envelopes: list[bytes] = field(default_factory=list)
     head: bytes = START
 
-    def append(self, envelope: bytes) -> None:
-        """Add an envelope and move the head."""
+    def append(self, envelope: bytes) -> bytes:
+        """Add an envelope and move the head. Returns the envelope's digest."""
         self.envelopes.append(envelope)
-        self.head = digest(self.head + digest(envelope))
+        name = digest(envelope)
+        self.head = digest(self.head + name)
+        return name
 
 
 @dataclass(frozen=True)

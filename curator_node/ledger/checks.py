@@ -115,7 +115,8 @@ def check_evidence(ledger: Evidence, curator: bytes | None = None) -> CheckedLed
         findings.append(Finding(0, "the ledger was opened by another key"))
     for place, row in enumerate(rows):
         signer = curator if curator is not None and stranger else account.signer_of(place)
-        if not head_is_signed(signer, row.signature, row.index, entry_hash(row.body)):
+        head = account.hashes[place] if place < len(account.hashes) else entry_hash(row.body)
+        if not head_is_signed(signer, row.signature, row.index, head):
             findings.append(Finding(place, f"ledger entry {place} is not signed by the curator"))
     if not findings:
         findings += _check_replies(ledger, account)

@@ -15,7 +15,7 @@ from learner_node.study.reading import Reader
 from learner_node.study.session import Session
 from protocol.envelopes import SigningKey
 from protocol.errors import ExprilError
-from protocol.query_kind import Kinds
+from protocol.query_kind import Kinds, table_of
 
 
 def now() -> int:
@@ -66,7 +66,7 @@ class Federation:
     @property
     def kinds(self) -> Kinds:
         """The query kinds that may be asked."""
-        return Kinds(*(reader.kind for reader in self.readers.values()))
+        return table_of(reader.kind for reader in self.readers.values())
 
     def new_session(self, curator: bytes) -> Session:
         """A session of a new study with a curator."""

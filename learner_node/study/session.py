@@ -13,7 +13,7 @@ from protocol.envelopes import (
     open_envelope,
     open_receipt,
     request_digest,
-    seal,
+    sign_payload,
     verify,
 )
 from protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -57,6 +57,8 @@ class _Sent:
     message: Message
     data: bytes
     awaits: type[Message]
+    identity: bytes  # digest of the request
+    name: bytes  # digest of the envelope
 
 
 @dataclass
@@ -143,7 +145,7 @@ class Session:
         self.state = state
         self.sequence += 1
         data = self._send(Query(**self._header(now, self.sequence), kind=kind, body=body), Release)
-        if digest(data) not in self._ruled_out:  # the very same request stays refused
+        if self._pending and self._pending.name not in self._ruled_out:  # the very same request stays refused
             self.spending.ask(self.sequence, self._cost(self.sequence))
         return data
 
@@ -177,7 +179,7 @@ class Session:
         verify(envelope, self.curator, label=label)
         if message.sender != self.curator:
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "sender")
-        sent = next((sent for sent in waiting if message.answers == digest(sent.data)), None)
+        sent = next((sent for sent in waiting if message.answers == sent.name), None)
         if sent is None:
             raise RemoteProtocolError(RefusalCode.OUT_OF_ORDER, "answers")
         if not isinstance(message, sent.awaits | Refusal):
@@ -188,7 +190,7 @@ class Session:
         elif isinstance(message, Card):
             self.card, self._pending = message, None
         elif isinstance(message, StudyAccepted | Release | StudyClosed):
-            self._take_receipt(message, sent.message, label)
+            self._take_receipt(message, sent, label)
             self._take_answer(message, sent, data)
         self.not_private = self.not_private or not_private
         if self.state is State.OPEN:
@@ -221,13 +223,12 @@ class Session:
             self.spending.rule_out()
         self._ruled_out.add(message.answers)
 
-    def _take_receipt(self, message: StudyAccepted | Release | StudyClosed, request: Message, label: str) -> None:
+    def _take_receipt(self, message: StudyAccepted | Release | StudyClosed, sent: _Sent, label: str) -> None:
         """Check the reply's receipt against this request, this reply and the account; then take it into the account."""
         receipt = open_receipt(message.receipt, self.curator, label=label)
         names = (receipt.learner, receipt.study, receipt.sequence, receipt.request, receipt.release)
-        identity = request_digest(self.key.public, TYPE_NAMES[type(request)], encode(request))
         release = digest(message.body) if isinstance(message, Release) else NO_DIGEST
-        if names != (self.key.public, self.study, request.sequence, identity, release):
+        if names != (self.key.public, self.study, sent.message.sequence, sent.identity, release):
             raise RemoteProtocolError(RefusalCode.BAD_SIGNATURE, "receipt")
         if isinstance(message, StudyAccepted):
             self._accept(message, receipt)
@@ -288,9 +289,11 @@ class Session:
         }
 
     def _send(self, message: Message, awaits: type[Message]) -> bytes:
-        self._pending = _Sent(message, seal(message, self.key), awaits)
-        self.transcript.append(self._pending.data)
-        return self._pending.data
+        name, payload = TYPE_NAMES[type(message)], encode(message)
+        data = sign_payload(name, payload, self.key, LABEL)
+        identity = request_digest(self.key.public, name, payload)
+        self._pending = _Sent(message, data, awaits, identity, self.transcript.append(data))
+        return data
 
 
 def refused_for_good(refusal: Refusal) -> bool:

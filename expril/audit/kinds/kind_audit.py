@@ -332,7 +332,9 @@ class AuditedKinds(Kinds):
             wider = self.audits[name] = copy(audit)
             vars(wider)["kind"] = self._kinds[name] = self._kinds[name].with_partitions(partitions)
         self._read.cache_clear()
-        self._cost.cache_clear()
+        for cache in (self._cost, self._costs, self._plan_cost):
+            cache.cache_clear()
+        self._settled.clear()
 
 
 def unpacked(data: bytes, letter: str) -> list[str]:
