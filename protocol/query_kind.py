@@ -413,11 +413,11 @@ class Kinds(Mapping[str, QueryKind]):
 
 def table_of(kinds: Iterable[QueryKind]) -> Kinds:
     """The table of these kinds: one for all curators and sessions of a process, so that a plan is read once."""
-    these = tuple(kinds)
+    members = tuple(kinds)
     try:
-        return _shared(*these)
+        return _shared(*members)
     except TypeError:  # a kind of others that has no hash
-        return Kinds(*these)
+        return Kinds(*members)
 
 
 @lru_cache(maxsize=32)

@@ -226,8 +226,8 @@ def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
 def _labels_of(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8] | None:
     """Labels of a short column of texts; None unless each is one of the classes."""
     indices = {name: index for index, name in enumerate(classes)}
-    found = [indices.get(text.strip(SPACE)) for text in column.to_list() if text is not None]
-    return None if None in found or len(found) < len(column) else np.array(found, np.uint8)
+    codes = [indices.get(text.strip(SPACE)) for text in column.to_list() if text is not None]
+    return None if None in codes or len(codes) < len(column) else np.array(codes, np.uint8)
 
 
 def _require_labels(values: pl.Series, name: str) -> None:

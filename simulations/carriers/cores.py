@@ -219,8 +219,8 @@ def serve(descriptor: int) -> None:
         try:
             while (batch := pipe.recv()) is not None:
                 for start in range(0, len(batch), REPLIES):
-                    some = batch[start : start + REPLIES]
-                    pipe.send([(place, _reply(handles[place], data)) for place, data in some])
+                    part = batch[start : start + REPLIES]
+                    pipe.send([(place, _reply(handles[place], data)) for place, data in part])
             pipe.send(_exports(sites))
         except (EOFError, ConnectionError):
             return
