@@ -3,14 +3,13 @@
 import multiprocessing
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.codec import decode, encode
-from protocol.envelopes import SigningKey, is_signed
+from protocol.envelopes import SigningKey
 from protocol.kinds.secure_counts import (
     Agreement,
     MaskedCounts,
@@ -24,6 +23,7 @@ from protocol.kinds.secure_counts import (
 from protocol.secure_sum import participant
 from protocol.secure_sum.aggregator import Aggregator, as_words
 from protocol.secure_sum.group import Group, KeyCard, Verify
+from protocol.secure_sum.participant import is_signed_once
 
 QUESTION, NONCE = bytes(32), bytes(16)
 Answers = dict[int, bytes]
@@ -36,10 +36,10 @@ class Curators:
         group: who sums.
         keys: by index, of those that are here.
         length: numbers in the vector; participant i has i in each.
-        verify: of signatures.
+        verify: of signatures; those of one process check each once for equal bytes.
     """
 
-    def __init__(self, group: Group, keys: Mapping[int, bytes], length: int, verify: Verify = is_signed) -> None:
+    def __init__(self, group: Group, keys: Mapping[int, bytes], length: int, verify: Verify = is_signed_once) -> None:
         self._group, self._length, self._verify = group, length, verify
         self._keys = {index: SigningKey.from_seed(seed) for index, seed in keys.items()}
         self._states: dict[int, participant.State] = {}
@@ -82,10 +82,7 @@ class Curators:
 
 
 class Spread:
-    """The same over processes: each has a part of the participants, and remembers which signatures it has checked.
-
-    All of a process's curators check the same signatures of the same bytes; a curator of its own checks each once.
-    """
+    """The same over processes: each has a part of the participants."""
 
     def __init__(self, group: Group, keys: Mapping[int, bytes], length: int, processes: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -114,7 +111,7 @@ class Spread:
 
 
 def _serve(pipe: Any, group: Group, keys: Mapping[int, bytes], length: int) -> None:
-    curators = Curators(group, keys, length, cache(is_signed))
+    curators = Curators(group, keys, length)
     while (request := pipe.recv()) is not None:
         pipe.send(curators.step(*request))
 

@@ -1,6 +1,7 @@
 """Key agreement, encryption and masks of one round. No key is used in another round."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -35,9 +36,15 @@ def exchange(private: bytes, publics: Iterable[bytes]) -> list[bytes]:
 
 def _exchange(key: X25519PrivateKey, public: bytes) -> bytes:
     try:
-        return key.exchange(X25519PublicKey.from_public_bytes(public))
+        return key.exchange(_public(public))
     except ValueError:
         return bytes(32)
+
+
+@lru_cache(maxsize=4096)
+def _public(public: bytes) -> X25519PublicKey:
+    """The key of these bytes; curators of one process have neighbours in common."""
+    return X25519PublicKey.from_public_bytes(public)
 
 
 def derive(secret: bytes, purpose: bytes, context: bytes, *, keys: int = 1) -> bytes:

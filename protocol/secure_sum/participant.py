@@ -12,6 +12,7 @@ step with other arguments. Why this is enough: docs/explanation/secure-sums.md.
 """
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -54,6 +55,9 @@ Relayed = tuple[tuple[Index, bytes], ...]
 Agreements = tuple[tuple[Index, Signature], ...]
 """Pairs (index, signature on the survivor list), ascending."""
 
+
+is_signed_once = lru_cache(maxsize=4096)(is_signed)
+"""`is_signed`, of which a process remembers what it found for these bytes: its curators are shown the same ones."""
 
 GONE = bytes(32)
 """Placeholder for a secret that no later step needs."""
@@ -148,19 +152,30 @@ def begin(
     return card, State(1, index, group.digest, question, length, sealing, masking, seed, card)
 
 
-def check_cards(group: Group, state: State, cards: Cards, verify: Verify = is_signed) -> None:
+def check_cards(group: Group, state: State, cards: Cards, verify: Verify = is_signed_once) -> None:
     """Raise BAD_QUERY unless these are enough participants' valid cards for this question, its own included."""
     _check_step(group, state, 1)
     indices = [index for index, _ in cards]
     _check_list("cards", indices, range(group.sites), group.least)
     if (state.index, state.card) not in cards:
         raise _broken("cards", "this curator's own card among them, as it was sent")
+    round_ = round_digest(group, state.question, cards)
+    signed = _signed_cards(round_) if verify is is_signed_once else set()
     for index, card in cards:
-        if index != state.index and not card_is_signed(group, state.question, index, card, verify):
+        if index == state.index or index in signed:
+            continue
+        if not card_is_signed(group, state.question, index, card, verify):
             raise _broken(f"cards[{index}]", "a card that its participant signed for this question")
-    graph = round_graph(group, round_digest(group, state.question, cards), indices)
+        signed.add(index)
+    graph = round_graph(group, round_, indices)
     if out_of_reach(graph, indices, [state.index], indices):
         raise _broken("cards", "cards whose graph gives this curator enough neighbours; others may do")
+
+
+@lru_cache(maxsize=16)
+def _signed_cards(round_: bytes) -> set[int]:  # noqa: ARG001 - the digest of all their bytes
+    """Indices of the cards of a round that this process has found signed; whoever checks more adds them."""
+    return set()
 
 
 def share(group: Group, state: State, cards: Cards, *, entropy: Entropy) -> tuple[Relayed, State]:
@@ -261,7 +276,7 @@ def agree(state: State, survivors: Indices, *, sign: Sign) -> tuple[bytes, State
 
 
 def check_opening(
-    group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed
+    group: Group, state: State, survivors: Indices, agreements: Agreements, verify: Verify = is_signed_once
 ) -> None:
     """Raise BAD_QUERY unless enough participants signed the survivor list.
 
@@ -327,7 +342,8 @@ def _sealing_keys(agreed: bytes, round_: bytes, index: int, other: int) -> tuple
 
 def _pair(index: int, other: int) -> bytes:
     """16 bytes that identify an unordered pair."""
-    return min(index, other).to_bytes(8, "big") + max(index, other).to_bytes(8, "big")
+    first, second = (index, other) if index < other else (other, index)
+    return (first << 64 | second).to_bytes(16, "big")
 
 
 def _check_step(group: Group, state: State, step: int) -> None:
