@@ -10,6 +10,7 @@ import msgspec
 
 from protocol.errors import RemoteProtocolError
 from protocol.refusals import RefusalCode
+from protocol.shared_types import decoder_of
 from protocol.strict_json import UNREADABLE
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, fiel
         raise RemoteProtocolError(RefusalCode.TOO_LARGE, field, f"at most {limit} bytes")
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+        decoder = _DECODERS[kind] = decoder_of(kind)
     try:
         value = decoder.decode(data)
     except UNREADABLE:

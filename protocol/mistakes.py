@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from protocol.shared_types import shared_type
+
 Path = tuple[str | int, ...]
 """Keys and list indices, outermost first."""
 
@@ -157,7 +159,7 @@ def _tagged(struct: type[msgspec.Struct], data: Any) -> bool:
 
 def _converts(item: Any, kind: Any) -> bool:
     try:
-        msgspec.convert(item, kind, strict=True)
+        msgspec.convert(item, shared_type(kind), strict=True)
     except msgspec.ValidationError:
         return False
     return True

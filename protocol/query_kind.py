@@ -24,6 +24,7 @@ from protocol.plans import Plan, Planned
 from protocol.rationals import MOST
 from protocol.refusals import RefusalCode
 from protocol.schema import Schema
+from protocol.shared_types import shared_type
 from protocol.strict_toml import convert, suggest
 
 
@@ -95,7 +96,9 @@ class QueryKind(ABC):
 
         Raises msgspec.ValidationError: a field is wrong.
         """
-        return msgspec.convert(fields, self.bodies[min(number, len(self.bodies) - 1)]) if self.bodies else dict(fields)
+        if not self.bodies:
+            return dict(fields)
+        return msgspec.convert(fields, shared_type(self.bodies[min(number, len(self.bodies) - 1)]))
 
     def check_planned(self, planned: Any) -> None:
         """Raise RemoteProtocolError(BAD_PLAN) if a query breaks a rule."""
@@ -401,7 +404,7 @@ class Kinds(Mapping[str, QueryKind]):
 
     def _read_limits(self, name: str, settings: bytes) -> Any:
         try:
-            return msgspec.convert(msgspec.msgpack.decode(settings), self.kind(name).limits, strict=True)
+            return msgspec.convert(msgspec.msgpack.decode(settings), shared_type(self.kind(name).limits), strict=True)
         except msgspec.ValidationError:
             raise RemoteProtocolError(RefusalCode.MALFORMED, f"limits.kinds.{name}") from None
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from protocol.errors import ConfigurationError, printable
+from protocol.shared_types import shared_type
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ def decode_json(data: bytes | str, kind: Any = Any, *, where: str, most: int = M
     if len(encoded) > most or sum(map(encoded.count, (b",", b"[", b"{"))) > MOST_ITEMS:
         raise ConfigurationError(f"{where} is damaged: it is longer than any that this program writes")
     try:
-        return msgspec.json.decode(encoded, type=kind)
+        return msgspec.json.decode(encoded, type=shared_type(kind))
     except UNREADABLE as error:
         raise ConfigurationError(f"{where} is damaged: {in_short(error)}") from None
 

@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.errors import ConfigurationError, printable
 from protocol.mistakes import Path, did_you_mean, in_words, options_of, structs_of, where_is
+from protocol.shared_types import shared_type
 
 T = TypeVar("T")
 SAVE_AS_UTF8 = "save it as UTF-8 text"
@@ -111,7 +112,7 @@ def convert(data: Any, kind: type[T], *, where: str) -> T:
     """Convert parsed data to `kind`; raises as `read_toml`."""
     _check_keys(data, kind, data, (), where)
     try:
-        return msgspec.convert(data, kind, strict=True)
+        return msgspec.convert(data, shared_type(kind), strict=True)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{where}: {in_words(error, data, kind)}") from None
     except (ArithmeticError, ValueError):  # a number too long to be compared or printed

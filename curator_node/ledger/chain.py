@@ -145,6 +145,7 @@ class Chain:
         self.pending: list[tuple[bytes, Fraction]] = []  # (learner's key, charge) of the group that is being made
         self._orders: list[_Order] = []  # that wait for the next commit
         self._nonces: list[bytes] = []  # that were drawn for entries that nobody stored or saw
+        self._terms = ""  # what its charges mean, once it serves
         self._behind = False  # whether another process has appended what this one has not read
         self._commits = False  # whether a thread is signing and storing a group
         self._place: tuple[int, bytes] | None = None  # index and head before the next entry of a group
@@ -161,6 +162,7 @@ class Chain:
             ConfigurationError: the ledger was kept under other terms, so that its epsilons are not comparable; or a
                 change of its key was not finished.
         """
+        self._terms = terms
         self.refresh(now)
         if not self.account.taken_over:
             raise ConfigurationError(f"{UNFINISHED}; end it by: expril curator rotate")
@@ -170,7 +172,7 @@ class Chain:
                 "not add up: make a new ledger, with caps lowered by what was spent"
             )
         marked = self._mark.read()
-        self._start(terms, now)
+        self._start(now)
         if marked is None:
             self.halt(now, NO_MARK, trace=BranchTrace(Suspect()))
         else:
@@ -218,7 +220,7 @@ class Chain:
         others, self._orders = self._orders, []
         try:
             self.account = self._load()
-            self._start(self.account.terms, now)
+            self._start(now)
             self._hold_against(marked, stubs_of(account.hashes), now)
         except BaseException:
             self.account = account  # until the halt is written, what was lost is known here alone
@@ -468,9 +470,9 @@ class Chain:
         else:
             order.error = OvertakenError("the ledger was put back while an entry was stored")
 
-    def _start(self, terms: str, now: int) -> None:
+    def _start(self, now: int) -> None:
         """Append a START entry before any other, so that no later entry lies on a branch that may be lost."""
-        self.append(lambda _: self.entry(EntryKind.START, now, note=terms), now)
+        self.append(lambda account: self.entry(EntryKind.START, now, note=self._terms or account.terms), now)
 
     def _load(self) -> Account:
         account = load(self.store)

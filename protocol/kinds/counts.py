@@ -31,6 +31,7 @@ from protocol.rationals import MOST, Rational
 from protocol.refusals import RefusalCode
 from protocol.release_kinds import MOST_SQUARED_ERROR, MOST_STEPS, RELEASE_KINDS, ReleaseKind
 from protocol.schema import Schema
+from protocol.shared_types import shared_type
 from protocol.strict_toml import suggest
 
 _PAIR = 2
@@ -240,9 +241,9 @@ class Counts(QueryKind):
 
     def written_body(self, fields: Mapping[str, Any], number: int) -> CountsBody:
         """The body, also with partitions of others; `hypothesis` may be left out."""
-        partitions = msgspec.convert(fields.get("partitions", ()), tuple[self.partition, ...])  # type: ignore[name-defined]
+        partitions = msgspec.convert(fields.get("partitions", ()), shared_type(self.partitions))
         rest = {"hypothesis": None, **fields, "partitions": ()}
-        body = msgspec.convert(rest, _Rest)
+        body = msgspec.convert(rest, shared_type(_Rest))
         return CountsBody(partitions, body.hypothesis, body.most_squared_error)
 
     def check_planned(self, planned: PlannedCounts) -> None:
@@ -466,7 +467,7 @@ class _Tag(msgspec.Struct):
 def _tag_of(data: bytes) -> str:
     """The type that a partition's bytes name; "" where they name none."""
     try:
-        return msgspec.msgpack.decode(data, type=_Tag).type[:100]
+        return msgspec.msgpack.decode(data, type=shared_type(_Tag)).type[:100]
     except msgspec.MsgspecError:
         return ""
 

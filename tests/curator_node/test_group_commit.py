@@ -1,12 +1,14 @@
 """Questions that are charged and answered in one commit: whoever dies when, each answer was charged, once."""
 
+import random
 import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from copy import deepcopy
+from copy import copy, deepcopy
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -170,6 +172,76 @@ def test_nobody_is_charged_between_a_restored_ledger_and_its_halt():
     kinds = [entry.kind for entry in check(store).entries[kept:]]
     assert kinds == ["start", "halt"]
     assert {message_of(reply).code for reply in replies.values()} == {RefusalCode.HALTED}
+
+
+def test_a_ledger_that_is_put_back_twice_while_a_curator_starts_keeps_its_terms():
+    """The first copy has no terms yet, and the second has them."""
+    store = MemoryStore()
+    open_curator(store)
+    whole, append = list(store.rows(0)), store.append
+    copies = [whole[:1], whole]
+
+    def put_back(*rows, **more):
+        if copies:
+            store._rows[:] = copies.pop(0)
+        append(*rows, **more)
+
+    store.append = put_back
+    curator = open_curator(store)
+    checked = check(store)
+    assert checked.findings == ()
+    assert {entry.note for entry in checked.entries if entry.kind == "start"} == {curator._ledger.account.terms}
+
+
+class ReplacedStore(MemoryStore):
+    """A store that is put back, or forward, to a copy of an earlier moment before some of its appends.
+
+    Attributes:
+        due: numbers of these appends, from the next one on.
+    """
+
+    def __init__(self, chance):
+        super().__init__()
+        self.due, self._chance, self._lock, self._copies = set(), chance, threading.Lock(), []
+
+    def append(self, *rows, **more):
+        with self._lock:
+            self.due = {number - 1 for number in self.due}
+            if 0 in self.due:
+                self._rows, self._replies = map(copy, self._chance.choice(self._copies))
+            super().append(*rows, **more)
+            self._copies.append((copy(self._rows), copy(self._replies)))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_no_answer_is_lost_unnoticed_however_often_a_ledger_is_put_back(seed):
+    """Learners ask at once while copies come back in the middle of commits."""
+    chance = random.Random(seed)
+    names, store = NAMES[: chance.randint(2, len(NAMES))], ReplacedStore(chance)
+    rules = policy(names, cap=9, learner_cap=1)
+    curator = open_curator(store, rules=rules)
+    learners = [opened(curator, name, plan=plan_of(30, 30, 30)) for name in names]
+    store.due = {chance.randint(1, 2 * len(names)) for _ in range(chance.randint(1, 4))}
+    sent = []
+
+    def ask(learner):
+        for _ in range(3):
+            learner.session.query("counts", mass_body(), NOW)
+            reply = curator.handle(learner.session.pending)
+            if not isinstance(learner.session.receive(reply), Release):
+                return
+            sent.append(digest(reply))
+
+    threads = [threading.Thread(target=ask, args=(learner,)) for learner in learners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    account = open_curator(store, rules=rules)._ledger.account
+    kept = {digest(reply) for request in account.answers if (reply := store.reply(request))}
+    kinds = [entry.kind for entry in check(store).entries]
+    assert set(sent) <= kept or (account.halted and account.suspects)
+    assert "halt" not in kinds or "charge" not in kinds[kinds.index("halt") :]
 
 
 def counted(append, conflicts):
