@@ -4,7 +4,6 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -65,6 +64,8 @@ def versions(more: Mapping[str, str] | None = None, libraries: Iterable[str] = L
 
 
 def _version(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - a command that shows none starts without it
+
     try:
         return version(library)
     except PackageNotFoundError:
