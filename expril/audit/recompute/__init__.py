@@ -8,7 +8,7 @@
   prove; `statements` compares leaf by leaf
 * `ledger`: one ledger's file, audited by itself
 * `entries`: the reader of its entries, and the sums over them
-* `replay`: the rules for entries, and what a ledger that was rolled back must enter as spent
+* `replay`: the rules for entries; `branches`: what a ledger that was rolled back must enter as spent
 * `bounds`: costs computed anew from plans
 * `receipts`: receipts and witnessed checkpoints, compared with a ledger
 * `sums`, `losses`: exact sums, and (epsilon, delta)

@@ -15,7 +15,7 @@ from protocol.messages import NO_DIGEST
 
 _BYTES = len(NO_DIGEST)
 _KINDS = (EntryKind.RESERVE, EntryKind.CHARGE, EntryKind.CLOSE)
-_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+_CHARGE = _KINDS.index(EntryKind.CHARGE)
 _LOST, _EVICTED, _STORED, _CHANGED = 1, 2, 4, 8
 
 
@@ -25,9 +25,9 @@ class Hashes(Sequence[bytes]):
     def __init__(self) -> None:
         self._content = bytearray()
 
-    def append(self, head: bytes) -> None:
-        """Add one at the end."""
-        self._content += head
+    def append(self, heads: bytes) -> None:
+        """Add one at the end, or several."""
+        self._content += heads
 
     def __len__(self) -> int:
         return len(self._content) // _BYTES
@@ -95,13 +95,30 @@ class Effects(Mapping[bytes, Effect]):
         number = len(self.studies)
         self.numbers[request] = number
         self.studies.append(study)
-        self.kinds.append(_CODES[kind])
+        self.kinds.append(_KINDS.index(kind))
         self.sequences.append(sequence)
         self._indices.append(entry)
         self._answered.append(-1)
         self._amounts.append(amount)
         self._by_study.append(study.spent)
         self._replies += NO_DIGEST
+        self._marks.append(0)
+        return number
+
+    def add_answered(
+        self, request: bytes, entry: int, study: Study, sequence: int, amount: Fraction, reply: bytes
+    ) -> int:
+        """Add a charge whose answer is the next entry; the rest is as in `add` and `answer`."""
+        number = len(self.studies)
+        self.numbers[request] = number
+        self.studies.append(study)
+        self.kinds.append(_CHARGE)
+        self.sequences.append(sequence)
+        self._indices.append(entry)
+        self._answered.append(entry + 1)
+        self._amounts.append(amount)
+        self._by_study.append(study.price.sums[study.charged_count])
+        self._replies += reply
         self._marks.append(0)
         return number
 
@@ -126,7 +143,7 @@ class Effects(Mapping[bytes, Effect]):
 
     def is_charge(self, number: int) -> bool:
         """Whether it is a query."""
-        return _KINDS[self.kinds[number]] is EntryKind.CHARGE
+        return self.kinds[number] == _CHARGE
 
     def find(self, request: bytes, reply: bytes) -> bool:
         """Take a stored reply. Return whether its request was answered, and its reply is still kept."""
@@ -148,6 +165,10 @@ class Effects(Mapping[bytes, Effect]):
     def charges(self) -> "Charges":
         """Its charges."""
         return Charges(self)
+
+    def charges_from(self, first: int) -> Iterator[Charge]:
+        """The charges among the requests from a number on, in order."""
+        return (self.charge(number) for number in range(first, len(self.studies)) if self.is_charge(number))
 
     def charge(self, number: int) -> Charge:
         """The charge of a query."""
@@ -189,7 +210,7 @@ class Charges:
         self._effects = effects
 
     def __len__(self) -> int:
-        return self._effects.kinds.count(_CODES[EntryKind.CHARGE])
+        return self._effects.kinds.count(_CHARGE)
 
     def __iter__(self) -> Iterator[Charge]:
-        return (self._effects.charge(number) for number in range(len(self._effects)) if self._effects.is_charge(number))
+        return self._effects.charges_from(0)

@@ -307,6 +307,41 @@ _DECODE_LOST = msgspec.msgpack.Decoder(ReadLostEntry).decode
 _ENCODE = msgspec.msgpack.Encoder().encode
 
 
+PlainEntry = tuple[bytes, bytes, bytes | None, bytes, bytes, bytes, bytes, bytes, bytes]
+"""A charge or an answer without a note, as it is encoded: index, previous, the kind if it is an answer, learner, study,
+sequence, amount, request, reply. Integers may be longer than needed, and the amount's head may tell a wrong length.
+"""
+_INTEGER = rb"[\x00-\x7f]|\xcc.|\xcd..|\xce...."
+_PLAIN = re.compile(
+    rb"\xde\x00\x12\xa5index(" + _INTEGER + rb")\xa8previous\xc4\x20(.{32})\xa5nonce\xc4\x10.{16}"
+    rb"\xa4kind(?:\xa6charge|(\xa8answered))\xa2at\xce[\x01-\xff]...\xa7learner\xc4\x20(.{32})\xa5study\xc4\x10(.{16})"
+    rb"\xa8sequence(" + _INTEGER + rb")\xa6amount([\xa1-\xbf][0-9/]{1,31})\xa3own\xa10\xa7request\xc4\x20(.{32})"
+    rb"\xa5reply\xc4\x20(.{32})\xa4size(?:[\x00-\x7f]|\xcc[\x80-\xff]|\xcd[\x01-\xff].|\xce[\x01-\xff]...)"
+    rb"\xaaexpires_at\x00\xa4plan\xc0\xa5costs\x90\xa7suspect\xc0\xa4note\xa0",
+    re.DOTALL,
+)
+"""The one encoding of most charges and answers, but for what `PlainEntry` says."""
+encoded = _ENCODE
+
+
+def read_plain_entry(body: bytes) -> PlainEntry | None:
+    """Read a charge or an answer in a fraction of the time of `read_entry`; None if it needs that.
+
+    Whoever takes it must compare index and sequence with their `encoded` form, and read the amount by `plain_amount`.
+    """
+    match = _PLAIN.fullmatch(body)
+    return None if match is None else match.groups()  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=65_536)
+def plain_amount(data: bytes) -> Fraction | None:
+    """Return the amount of a `PlainEntry`; None if it is none."""
+    try:
+        return amount_of(data[1:].decode()) if data[0] - 0xA0 == len(data) - 1 else None
+    except ValueError:
+        return None
+
+
 def read_entry(body: bytes) -> ReadEntry:
     """Read an entry from its bytes.
 
@@ -405,6 +440,16 @@ class Remarks:
         self.by_answer: dict[bytes, str] = {}  # digest of a request -> the note of its answer, likewise
         self._by_query: dict[tuple[Study, int], list[tuple[int, str]]] = {}
         self._shares: dict[tuple[Study, int], _Shares] = {}
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether notes on answers may tell what later turns are charged."""
+        return bool(self._shares)
+
+    def are_on(self, kind: str) -> bool:
+        """Whether charges of a kind have notes that are checked."""
+        audit = self._kinds.audits.get(kind)
+        return audit is not None and audit.checks_notes
 
     def due(self, study: Study, query: int, turn: int) -> Fraction | None:
         """Return what a turn is charged: by the plan, or by the notes on earlier answers. None if neither tells."""

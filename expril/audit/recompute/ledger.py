@@ -311,14 +311,11 @@ def _feed(replayed: Replayed, heads: "_Heads", evidence: Evidence, tick: Tick) -
     entries = 0
     odd: Pair | None = None
     for part in evidence.parts:
-        for body, signature in part.pairs:
-            if not replayed.broken:
-                if replayed.feed(body):
-                    marked = part.damaged or replayed.marked == entries
-                    heads.take(entries, replayed.head, signature, marked=marked)
-                else:
-                    odd = body, signature
-            entries += 1
+        if not replayed.broken:
+            count = replayed.feed_all([body for body, _ in part.pairs])
+            heads.take(entries, part.pairs[:count], replayed, every=part.damaged)
+            odd = part.pairs[count] if count < len(part.pairs) else None
+        entries += len(part.pairs)
         tick("entries", entries, 0)
     return entries, odd
 
@@ -437,21 +434,33 @@ class _Heads:
         self._random = random.Random(secrets.randbits(256))  # noqa: S311 - ten times as fast as the system's
         self._last = Head(-1, b"", b"")
 
-    def take(self, place: int, head: bytes, signature: bytes, *, marked: bool) -> None:
-        """Take the head of the next entry.
+    def take(self, first: int, pairs: Sequence[Pair], replayed: Replayed, *, every: bool) -> None:
+        """Take the heads of these entries, from a place on, that were replayed last.
 
-        `marked`: whether it is checked in any case, as a start or a handover, or since the file was changed around it.
+        `every`: whether all of them are checked in any case, since the file was changed around them. Starts and
+        handovers always are.
         """
-        if marked or head in self._named:
-            self._always[place] = Head(place, head, signature)
-        if place < self._most:
-            self._all.append(Head(place, head, signature))
+        end = first + len(pairs)
+
+        def head_at(place: int) -> Head:
+            return Head(place, replayed.hashes[place], pairs[place - first][1])
+
+        places = set(range(first, end)) if every else {place for place in replayed.marked if first <= place < end}
+        replayed.marked.clear()
+        if self._named:
+            places |= {place for place in range(first, end) if replayed.hashes[place] in self._named}
+        self._always |= {place: head_at(place) for place in places}
+        short = min(max(first, self._most), end)
+        self._all += map(head_at, range(first, short))
+        if end <= self._most:
             return
-        if place == self._most:
+        if first <= self._most:
             self._sample, self._all = self._random.sample(self._all, SAMPLE), []
-        if self._random.random() * (place + 1) < SAMPLE:
-            self._sample[self._random.randrange(SAMPLE)] = Head(place, head, signature)
-        self._last = Head(place, head, signature)
+        chance = self._random.random
+        for place in range(short, end):
+            if chance() * (place + 1) < SAMPLE:
+                self._sample[self._random.randrange(SAMPLE)] = head_at(place)
+        self._last = head_at(end - 1)
 
     def chosen(self) -> list[Head]:
         """Return those that are checked, in order. The newest of each key is one: it hands over, or is the last."""

@@ -18,10 +18,11 @@ from pathlib import Path
 
 import msgspec
 
+from expril.audit.recompute.branches import BranchTrace
 from expril.audit.recompute.effects import Effect
 from expril.audit.recompute.entries import ZERO, as_text
 from expril.audit.recompute.ledger import LedgerAudit
-from expril.audit.recompute.replay import BranchTrace, Replayed
+from expril.audit.recompute.replay import Replayed
 from expril.files import read_plain
 from protocol.codec import decode
 from protocol.envelopes import LABEL, RECEIPT_TYPE, Envelope, open_receipt
@@ -233,6 +234,8 @@ class AdmittedLosses:
 
     def uncovered(self) -> Iterator[str]:
         """Yield a sentence for each learner, and for all together, whose charges in kept receipts were not restored."""
+        if not self._charged:
+            return
         purses, restored = self._replayed.purses, self._replayed.restored
         charged_by: defaultdict[tuple[bytes, ...], Fraction] = defaultdict(Fraction)
         for learner, charged in self._charged.values():

@@ -4,276 +4,48 @@ This is the auditor's own code: none of the curator that kept the ledger runs he
 reported; it is counted if it still says what was spent. The replay ends at an entry that does not belong to the chain,
 as nothing is known of the history after it.
 
-A HALT entry names a lost entry by a *position*: the entry's hash, the total up to it, and the first bytes of the hashes
-of older entries (those 1, 2, 4, ... before it, and those just before it). It also holds the first bytes of all lost
-entries' hashes, if the process that halted had kept them. The lost *branch* that ends with this entry shares the
-ledger's entries up to a last common one. The ledger does not show what the branch spent after that. A charge that was
-open at the common entry may have been answered on both. Two positions belong to one branch only if a hash proves it.
+Nearly all entries of a long ledger are charges as planned, each with its answer next to it. Those take a short way,
+which changes nothing until it is certain that no rule is broken; all others are read and held to the rules one by one.
 """
 
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property
-from itertools import chain as joined
 from operator import itemgetter
 
 from expril.audit.recompute.bounds import Bounds
-from expril.audit.recompute.effects import Charges, Effect, Effects, Hashes
+from expril.audit.recompute.branches import Branch, BranchTrace, Chain, lost_spending
+from expril.audit.recompute.effects import Charges, Effects, Hashes
 from expril.audit.recompute.entries import (
     ASKED,
     ENDED,
     OPEN,
     ZERO,
     Findings,
+    PlainEntry,
     Purses,
     ReadEntry,
-    ReadLostEntry,
     ReadStatefulEntry,
     Remarks,
     Running,
+    Shape,
     Study,
     Tally,
     amount_of,
     as_text,
+    encoded,
+    plain_amount,
     price_of,
     read_entry,
+    read_plain_entry,
 )
 from protocol.errors import printable
-from protocol.ledger.entries import (
-    DATA_VERSION,
-    GENESIS,
-    STATE_SEAL_BYTES,
-    STUB,
-    EntryKind,
-    LedgerCorruptError,
-    Suspect,
-    entry_hash,
-    read_terms,
-)
+from protocol.ledger.entries import DATA_VERSION, GENESIS, EntryKind, LedgerCorruptError, entry_hash, read_terms
 from protocol.messages import NO_DIGEST, NO_STUDY, NOBODY
 from protocol.plug_ins import are_plug_ins
-from protocol.rationals import GRID, parse_amount, plus, shorten, total_of
-
-
-@dataclass(frozen=True)
-class BranchTrace:
-    """The content of a HALT entry."""
-
-    suspect: Suspect  # the position, and whose receipt shows it
-    stubs: bytes = b""  # first bytes of the hashes of the branch's entries up to the position, one after the other
-    spent: Mapping[bytes, Fraction] = field(default_factory=dict)  # by key
-    receipt: bytes = NO_DIGEST  # digest of the receipt; zero for a mark
-
-    @classmethod
-    def of(cls, entry: ReadEntry, suspect: Suspect) -> "BranchTrace":
-        """Return the trace of a HALT entry with this suspect."""
-        if not isinstance(entry, ReadLostEntry):
-            return cls(suspect)
-        return cls(suspect, entry.lost_stubs, {key: amount_of(spent) for key, spent in entry.spent}, entry.receipt)
-
-    @property
-    def index(self) -> int:
-        """The index of the entry that the position names; -1 if there is no position."""
-        return -1 if self.suspect.position is None else self.suspect.position.index
-
-    def lost_stubs(self) -> list[bytes]:
-        """The first bytes of the lost entries' hashes, according to the HALT entry."""
-        position = self.suspect.position
-        last = [] if position is None else [position.head[:STUB]]
-        return [self.stubs[at : at + STUB] for at in range(0, len(self.stubs), STUB)] or last
-
-    def spent_by(self, keys: Collection[bytes]) -> Fraction:
-        """Return what the learner with these keys had spent according to the HALT entry; 0 if it does not say."""
-        if self.suspect.learner in keys:
-            return parse_amount(self.suspect.spent)
-        return total_of(self.spent.get(key, ZERO) for key in keys)
-
-    @cached_property
-    def hashes(self) -> dict[int, bytes]:
-        """The first bytes of each known hash of the branch's entries, by index."""
-        position = self.suspect.position
-        if position is None:
-            return {}
-        stubs = {position.index - 2**power: stub for power, stub in enumerate(position.ancestors)}
-        stubs.update(position.named)
-        stubs[position.index] = position.head[:STUB]
-        count = len(self.stubs) // STUB
-        stubs.update((self.index - count + 1 + at, self.stubs[STUB * at :][:STUB]) for at in range(count))
-        return stubs
-
-
-@dataclass(frozen=True)
-class Chain:
-    """The ledger before a RESUME."""
-
-    hashes: Sequence[bytes]  # of its entries
-    totals: Running  # spent over all learners after each
-    purses: Purses  # what each learner spent
-    requests: Mapping[bytes, Effect]  # by digest
-    stops: Sequence[int]  # indices of its HALT entries that say that entries may be lost
-
-
-@dataclass(frozen=True)
-class LostSpending:
-    """The spending of a lost branch, as one suspect proves it."""
-
-    total: Fraction  # over all learners
-    by_key: Mapping[bytes, Fraction]  # by learner's key, as far as it is known
-
-
-@dataclass
-class Branch:
-    """One lost branch, with all that HALT entries say of it."""
-
-    traces: list[BranchTrace] = field(default_factory=list)  # all that is proven to be of it
-    shared: int = -1  # newest entry that is proven to be on both; -1 where none is
-    total: Fraction = ZERO  # entered as spent for it, over all learners
-    by_key: defaultdict[bytes, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-
-
-def lost_spending(chain: Chain, suspects: Sequence[BranchTrace], branches: list[Branch]) -> list[LostSpending]:
-    """Return, for each suspect, epsilon that its branch charged beyond this ledger and earlier suspects.
-
-    A suspect without a position proves nothing. `branches` are those of earlier halts; the suspects are added to them.
-    """
-    spendings = []
-    for trace in sorted(suspects, key=lambda candidate: candidate.index):
-        if trace.index < 0:
-            continue
-        branch = next((candidate for candidate in branches if _continues(chain, trace, candidate)), None)
-        if branch is None:
-            branches.append(branch := Branch())
-        branch.traces.append(trace)
-        branch.shared = max(branch.shared, last_shared(trace, chain))
-        spendings.append(_enter(chain, trace, branch))
-    return spendings
-
-
-def last_shared(trace: BranchTrace, chain: Chain) -> int:
-    """Return the index of the newest entry that is proven to be on both the branch and the ledger; -1 if none is."""
-    length = len(chain.hashes)
-    if _is_on_chain(chain, trace):
-        return trace.index
-    same = [at for at, stub in trace.hashes.items() if 0 <= at < length and chain.hashes[at][:STUB] == stub]
-    return max(same, default=-1)
-
-
-def running_at(chain: Chain, index: int) -> Iterator[tuple[bytes, Fraction]]:
-    """Return (learner's key, amount) of every charge that was open after an entry.
-
-    A charge is open until its query is answered. If the query's kind keeps a state, it is open until the answer after
-    which no state is kept. The charge for a query ends all charges for earlier queries. The end of a study ends all its
-    charges, except for a query that then waits for its answer. A halt for lost entries ends every charge.
-    """
-    events: defaultdict[int, list[tuple[int, str, Effect | None]]] = defaultdict(list)
-    charged = [
-        effect for effect in chain.requests.values() if effect.kind is EntryKind.CHARGE and effect.index <= index
-    ]
-    # Where all was answered and nothing ever kept, nothing runs
-    studies = {
-        id(effect.study): effect.study
-        for effect in charged
-        if not 0 <= effect.answered <= index or effect.state_size is not None
-    }
-    for effect in charged:
-        if id(effect.study) in studies:
-            events[id(effect.study)].append((effect.index, "charged", effect))
-            if 0 <= effect.answered <= index:
-                events[id(effect.study)].append((effect.answered, "answered", effect))
-    for name, study in studies.items():
-        ends = [(study.ended, "ended", None)] if study.state == ENDED and study.ended <= index else []
-        stops = [(stop, "stopped", None) for stop in chain.stops if stop <= index]
-        in_order = sorted(joined(events[name], ends, stops), key=lambda event: event[0])
-        yield from ((study.learner, amount) for amount in _still_running(study, in_order))
-
-
-def _still_running(study: Study, events: Sequence[tuple[int, str, Effect | None]]) -> list[Fraction]:
-    """Return the charges of a study that are open after these events."""
-    running: list[tuple[int, Fraction]] = []
-    state_sizes: dict[str, int] = {}
-    open_query, over = -1, False
-    for _, event, effect in events:
-        if effect is None:
-            over = over or event == "ended"
-            running = [charge for charge in running if event == "ended" and charge[0] == open_query]
-            continue
-        query = study.shape.places[effect.sequence - 1][0]
-        if event == "charged":
-            open_query = query
-            running = [charge for charge in running if charge[0] >= query]
-            running += [(query, effect.amount)] if effect.amount else []
-            continue
-        open_query, kind = -1, study.shape.kinds[query]
-        if effect.state_size is not None:
-            state_sizes[kind] = effect.state_size
-        if over or state_sizes.get(kind, 0) <= STATE_SEAL_BYTES:
-            running = [charge for charge in running if charge[0] > query]
-    return [amount for _, amount in running]
-
-
-def _continues(chain: Chain, trace: BranchTrace, branch: Branch) -> bool:
-    """Whether a hash proves that a trace belongs to a branch: it follows the branch's newest trace, or precedes one."""
-    newest = max(reversed(branch.traces), key=lambda other: other.index)
-    here = last_shared(trace, chain)
-    for other in branch.traces:
-        same = other.suspect.request == trace.suspect.request != NO_DIGEST
-        if same and NO_DIGEST not in (other.receipt, trace.receipt) and other.receipt != trace.receipt:
-            return False  # one request, two answers
-    for other in (trace, *branch.traces):
-        effect = chain.requests.get(other.suspect.request)
-        if effect is None or other.receipt == NO_DIGEST or not _is_on_chain(chain, other):
-            continue
-        if 0 <= effect.answered <= max(here, branch.shared):
-            return False  # both share another answer to this request
-    before = _is_on_chain(chain, trace) and trace.index <= branch.shared
-    after = _is_on_chain(chain, newest) and newest.index <= here
-    return before or after or _names(trace, newest) or any(_names(other, trace) for other in branch.traces)
-
-
-def _is_on_chain(chain: Chain, trace: BranchTrace) -> bool:
-    position = trace.suspect.position
-    return position is not None and chain.hashes[position.index : position.index + 1] == [position.head]
-
-
-def _names(trace: BranchTrace, other: BranchTrace) -> bool:
-    position = other.suspect.position
-    return position is not None and trace.hashes.get(position.index) == position.head[:STUB]
-
-
-def _enter(chain: Chain, trace: BranchTrace, branch: Branch) -> LostSpending:
-    again: defaultdict[bytes, Fraction] = defaultdict(Fraction)
-    for learner, amount in running_at(chain, branch.shared):
-        again[learner] = plus(again[learner], amount)
-    spent = max(ZERO, max(map(_total, branch.traces)) - chain.totals.at(branch.shared))
-    total = shorten(max(ZERO, spent + total_of(again.values()) - branch.total), longest=GRID)
-    branch.total += total
-    shares = {}
-    for learner in _learners(chain, [trace.suspect.learner, *trace.spent, *again]):
-        keys = chain.purses.keys_of(learner)
-        spent_there = max(other.spent_by(keys) for other in branch.traces)
-        spent_beyond = spent_there - chain.purses.by_learner(learner, branch.shared)
-        ran, entered = (total_of(sums[key] for key in keys) for sums in (again, branch.by_key))
-        shares[learner] = shorten(max(ZERO, max(ZERO, spent_beyond) + ran - entered), longest=GRID)
-        branch.by_key[learner] += shares[learner]
-    return LostSpending(total, shares)
-
-
-def _total(trace: BranchTrace) -> Fraction:
-    return ZERO if trace.suspect.position is None else parse_amount(trace.suspect.position.total)
-
-
-def _learners(chain: Chain, named: Iterable[bytes]) -> Iterator[bytes]:
-    """Return one key of each learner whose keys are among these."""
-    keys_met: set[bytes] = set()
-    for key in named:
-        if key not in {NOBODY, *keys_met}:
-            keys_met.update(chain.purses.keys_of(key))
-            yield key
-
+from protocol.rationals import plus, total_of
 
 MOST_NAME = 200
 """Most letters of an enrolled learner's name."""
@@ -295,19 +67,19 @@ class Replayed:
         self.head = GENESIS
         self._count = 0
         self.hashes = Hashes()  # of every entry
-        self.totals = Running()  # spent over all learners, by entry; `total` in all
-        self._total = Tally()
+        self._totals = Running()  # `totals` and `purses`, up to a charge
+        self._purses = Purses()
+        self._summed = 0  # number of the first request whose charge is in neither
         self.keys: list[tuple[int, bytes]] = []  # (index, public key): from that entry on, this key signs
         self.starts: list[int] = []  # starts, handovers: indices of START and HANDOVER entries
         self.handovers: list[int] = []
-        self.marked = -1  # index of the newest of both; -1 where there is none
+        self.marked: list[int] = []  # indices of both, until somebody has taken note
         self.terms = ""  # what the charges mean; "" before the first START
         self.unexplained = -1  # index of the first RESERVE entry before any terms; -1 where there is none
         self.data: list[tuple[int, str]] = []  # (index, name) of the snapshots of records that were served
         self.plug_ins: list[tuple[int, str]] = []  # (index, `written_plug_ins`) of the packages of others in use
         self.studies: dict[Key, Study] = {}  # by learner's key and identity
         self.requests = Effects()  # what each request made that took effect
-        self.purses = Purses()  # what each learner spent
         # what each key was charged, by the records served then
         self.cells: defaultdict[Cell, Tally] = defaultdict(Tally)
         # by cell, what the queries that were charged cost under integral privacy
@@ -331,6 +103,7 @@ class Replayed:
         self._decisions: dict[bytes, ReadEntry] = {}
         self._read_under: dict[bytes, tuple[str, str, str]] = {}
         self._version = ""
+        self._plain: dict[Shape, bool] = {}  # `_are_plain`
         self._rules: dict[EntryKind, Callable[[ReadEntry], str]] = {
             EntryKind.OPEN: self._open,
             EntryKind.START: self._start,
@@ -375,7 +148,32 @@ class Replayed:
     @property
     def total(self) -> Fraction:
         """The amount spent over all learners."""
-        return self._total.total or ZERO
+        charged = total_of(tally.total or ZERO for tally in self.cells.values())
+        return plus(charged, self.restored.get(NOBODY, ZERO))
+
+    @property
+    def totals(self) -> Running:
+        """What was spent over all learners, by entry; `total` in all."""
+        self._sum_up()
+        return self._totals
+
+    @property
+    def learners(self) -> Purses:
+        """Which keys each learner has; what it spent is in `purses` alone."""
+        return self._purses
+
+    @property
+    def purses(self) -> Purses:
+        """What each learner spent."""
+        self._sum_up()
+        return self._purses
+
+    def _sum_up(self) -> None:
+        """Add the charges that are not in totals and purses: few ledgers need them entry by entry."""
+        first, self._summed = self._summed, len(self.requests)
+        for charge in self.requests.charges_from(first):
+            self._totals.add(charge.entry, charge.amount)
+            self._purses.spend(charge.study.learner, charge.amount, charge.entry)
 
     @property
     def charges(self) -> Charges:
@@ -386,6 +184,83 @@ class Replayed:
         """Return the public key that signs an entry; empty if no entry names one."""
         place = bisect_right(self.keys, index, key=itemgetter(0))
         return self.keys[place - 1][1] if place else b""
+
+    def feed_all(self, bodies: Sequence[bytes]) -> int:
+        """Take the next entries up to the first that does not belong to the chain, and return how many those are."""
+        place, end = 0, len(bodies)
+        plain = read_plain_entry(bodies[0]) if bodies else None
+        while place < end:
+            following = read_plain_entry(bodies[place + 1]) if place + 1 < end else None
+            if (
+                plain is not None
+                and following is not None
+                and plain[2] is None
+                and following[2] is not None
+                and self._plain_exchange(plain, following, bodies[place], bodies[place + 1])
+            ):
+                place += 2
+                plain = read_plain_entry(bodies[place]) if place < end else None
+                continue
+            if not self.feed(bodies[place]):
+                break
+            place += 1
+            plain = following
+        return place
+
+    def _plain_exchange(self, charge: PlainEntry, answer: PlainEntry, charged: bytes, answered: bytes) -> bool:
+        """Take the charge of a study's next query and its answer, if both are as planned, as `feed` would.
+
+        What it returns says whether it did. If not, it has changed nothing.
+        """
+        place, version, requests = self._count, self._version, self.requests
+        index, previous, _, learner, identity, sequence_data, amount_data, request, _ = charge
+        study = self.studies.get((learner, identity))
+        if study is None or study.state is not OPEN or study.amounts is not None or self.halted:
+            return False
+        shape, sequence, amount, query = study.shape, study.sequence + 1, plain_amount(amount_data), study.charged_count
+        if not (
+            amount
+            and sequence <= len(shape.places)
+            and amount is study.price.costs[query]
+            and shape.places[sequence - 1] == (query, shape.charged[query])
+            and query == study.begun
+            and not study.begun_beside
+            and study.versions[-1] == version
+            and self._are_plain(shape)
+            and request not in requests.numbers
+            and previous == self.head
+            and index == encoded(place)
+            and sequence_data == encoded(sequence)
+        ):
+            return False
+        head = entry_hash(charged)
+        if (
+            answer[:2] != (encoded(place + 1), head)
+            or answer[3:6] != (learner, identity, sequence_data)
+            or answer[7] != request
+            or plain_amount(answer[6]) is None
+            or self.remarks.are_awaited
+        ):
+            return False
+        study.sequence, study.last = sequence, request
+        study.charged_count = study.begun = query + 1
+        cell = learner, version
+        self.cells[cell].add(amount)
+        self.integrals[cell].add(shape.integrals[query])
+        study.stored.append(requests.add_answered(request, place, study, sequence, amount, answer[8]))
+        self.head = entry_hash(answered)
+        self.hashes.append(head + self.head)
+        self._count = place + 2
+        return True
+
+    def _are_plain(self, shape: Shape) -> bool:
+        """Whether what each query of a plan is charged is fixed, on no condition, and told by no note."""
+        plain = self._plain.get(shape)
+        if plain is None:
+            plain = self._plain[shape] = (
+                all(shape.fixed) and not any(shape.provisos) and not any(map(self.remarks.are_on, shape.kinds))
+            )
+        return plain
 
     def feed(self, body: bytes) -> bool:
         """Take the next entry; return whether it belongs to the chain. A broken rule is only a finding."""
@@ -424,7 +299,7 @@ class Replayed:
         changed = self.terms not in ("", entry.note)
         self.terms = self.terms or entry.note
         self.starts.append(entry.index)
-        self.marked = entry.index
+        self.marked.append(entry.index)
         return "starts under other terms than the ledger's" if changed else ""
 
     def _serve(self, entry: ReadEntry) -> str:
@@ -498,9 +373,6 @@ class Replayed:
         study.charge(query, turn, amount)
         cell = entry.learner, self._version
         self.cells[cell].add(amount)
-        self._total.add(amount)
-        self.totals.add(entry.index, amount)
-        self.purses.spend(entry.learner, amount, entry.index)
         if (amount or due) and study.begin(query):
             self.integrals[cell].add(shape.integrals[query])
         if amount and (proviso := shape.provisos[query]):
@@ -602,11 +474,10 @@ class Replayed:
         shares = [(key, share) for item in spendings for key, share in item.by_key.items()]
         shares.append((entry.learner, share_of_learner))
         for key, share in shares:
-            self.purses.spend(key, share, entry.index)
+            chain.purses.spend(key, share, entry.index)
             self.restored[key] = plus(self.restored.get(key, ZERO), share if key != NOBODY else ZERO)
         self.restored[NOBODY] = plus(self.restored.get(NOBODY, ZERO), amount)
-        self.totals.add(entry.index, amount)
-        self._total.add(amount)
+        chain.totals.add(entry.index, amount)
         was, self.halted = self.halted, False
         self.admitted += [(trace, entry.index) for trace in self.suspects]
         self.suspects = []
@@ -619,16 +490,16 @@ class Replayed:
     def _enrol(self, entry: ReadEntry) -> str:
         if entry.learner == NOBODY or not 0 < len(entry.note) <= MOST_NAME:
             return "binds no key, or to no name"
-        if entry.learner in self.purses.bound:
-            name = printable(self.purses.bound[entry.learner][1])
+        if entry.learner in self._purses.bound:
+            name = printable(self._purses.bound[entry.learner][1])
             return f"binds a key that is bound to {name}: its spending would leave that learner's budget"
-        self.purses.bound[entry.learner] = (entry.index, entry.note)
-        self.purses.keys.setdefault(entry.note, []).append(entry.learner)
+        self._purses.bound[entry.learner] = (entry.index, entry.note)
+        self._purses.keys.setdefault(entry.note, []).append(entry.learner)
         return ""
 
     def _handover(self, entry: ReadEntry) -> str:
         self.handovers.append(entry.index)
-        self.marked = entry.index
+        self.marked.append(entry.index)
         had_it = entry.learner == NOBODY or entry.learner in self._signers
         self.keys.append((entry.index + 1, entry.learner))
         self._signers.add(entry.learner)

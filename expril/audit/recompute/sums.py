@@ -149,7 +149,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         return rows.setdefault((who, version), Sum(curator, world, unit, who, (), version))
 
     def name(key: bytes) -> str:
-        return NOBODYS if key == NOBODY else replayed.purses.name_of(key) or names.get(key) or key.hex()[:16]
+        return NOBODYS if key == NOBODY else replayed.learners.name_of(key) or names.get(key) or key.hex()[:16]
 
     for (learner, study_id), study in replayed.studies.items():
         bound = bounds.cards.get((learner, study_id), bounds.implied.get(study.index, bounds.bound))
@@ -178,7 +178,7 @@ def ledger_sums(curator: str, world: str, replayed: Replayed, bounds: Bounds, na
         of("", RESTORED).spend(replayed.restored[NOBODY], beyond=True)
         of("", "").spend(replayed.restored[NOBODY], beyond=True)
     keys: dict[str, list[str]] = {}
-    for key in dict.fromkeys([*replayed.purses.bound, *(learner for learner, _ in replayed.studies)]):
+    for key in dict.fromkeys([*replayed.learners.bound, *(learner for learner, _ in replayed.studies)]):
         keys.setdefault(name(key), []).append(key.hex())
     for (who, _), row in rows.items():
         row.keys = tuple(keys.get(who, ()))
