@@ -79,7 +79,7 @@ class Answerer:
     answer: Callable[[CuratorQuestion, PrivateDataset, NoiseSource], Answered]
     # Raises RemoteProtocolError for a question that `answer` could not answer, by what was asked and what was kept.
     # It is called before the question is charged, with the very one that `answer` gets; a request that was charged
-    # before is not checked again. It runs under the ledger's lock, and draws nothing.
+    # before is not checked again. Several threads may be in it at once, and it draws nothing.
     check: Callable[[CuratorQuestion], None] = _nothing_more
     # Limits of the kind -> what they allow that is private up to so many records of one curator only: its place in a
     # policy -> that number. It is for the steward, when a curator starts: how many records there are is private, and
