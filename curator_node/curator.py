@@ -13,12 +13,12 @@ import math
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 from curator_node.admission import (
     ENVELOPE_ROOM,
@@ -122,9 +122,23 @@ def as_refusals(request: PendingRequest) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _linear_algebra(modules: int) -> ThreadpoolController:  # noqa: ARG001 - more may have loaded another library
+def _linear_algebra(modules: int) -> tuple[LibController, ...]:  # noqa: ARG001 - more may have loaded another library
     """The process's libraries with threads of their own; many curators share what takes milliseconds to find."""
-    return ThreadpoolController()
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@contextmanager
+def _one_thread(libraries: Sequence[LibController]) -> Iterator[None]:
+    """One thread for each library meanwhile. One that has no more is left alone, which takes a tenth of the time."""
+    numbers = [(library, library.get_num_threads()) for library in libraries]
+    wider = [(library, number) for library, number in numbers if number != 1]
+    for library, _ in wider:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, number in wider:
+            library.set_num_threads(number)
 
 
 class Curator:
@@ -457,7 +471,7 @@ class Curator:
     def _release(self, request: PendingRequest, message: Query, question: CuratorQuestion) -> bytes:
         """Answer a charged question, and store the signed release with the entry that holds its digest."""
         identity, now = request.identity, request.now
-        with self._counting, self._threads.limit(limits=1, user_api="blas"):
+        with self._counting, _one_thread(self._threads):
             answered = self._answerers[message.kind].answer(question, self._dataset, self._noise)
 
         def release(owed: Owed) -> bytes:

@@ -216,6 +216,10 @@ _OVERDUE = HELD.delete().where(HELD.c.expires_at <= sa.bindparam("now"))
 _RELEASE = HELD.delete().where(HELD.c.request == sa.bindparam("released"))
 
 
+MOST_IDLE = 3
+"""Most connections to a SQLite file that stay out of the pool between uses; it has five and ten more."""
+
+
 class DatabaseStore:
     """Entries and replies in a database.
 
@@ -234,6 +238,7 @@ class DatabaseStore:
         self._engine = self._reading = open_engine(where)
         self._snapshot: sa.Connection | None = None
         self._turns = threading.local()  # its `held`: see `_turn`
+        self._idle: list[tuple[Any, sa.Pool]] = []  # connections that wait for their next use, each with its pool
         self._file: Path | None = None
         self._room: int | None = None  # most bytes of a SQLite file's rows, where it is only read
         try:
@@ -361,7 +366,7 @@ class DatabaseStore:
 
     def close(self) -> None:
         """See `LedgerStore`."""
-        self._engine.dispose()
+        self._let_go()
 
     def _open_sqlite(self, where: sa.URL, *, create: bool, read_only: bool) -> None:
         path = where.database or ""
@@ -412,11 +417,35 @@ class DatabaseStore:
 
     @contextmanager
     def _driver(self) -> Iterator[Any]:
-        pooled = self._engine.raw_connection()
+        """The driver's connection. Those of a SQLite file stay at hand: its pool takes as long as a statement."""
+        pool = self._engine.pool
+        pooled = self._spare(pool) or self._engine.raw_connection()
+        done = False
         try:
             yield pooled.driver_connection
+            done = self._file is not None and not pooled.driver_connection.in_transaction
         finally:
-            pooled.close()  # and what was not committed is rolled back
+            if done and pool is self._engine.pool and len(self._idle) < MOST_IDLE:
+                self._idle.append((pooled, pool))
+            else:
+                pooled.close()  # and what was not committed is rolled back
+
+    def _spare(self, pool: sa.Pool) -> Any:
+        """A connection of this pool that was used before, or None."""
+        with suppress(IndexError):
+            while True:
+                pooled, origin = self._idle.pop()
+                if origin is pool:
+                    return pooled
+                pooled.close()
+        return None
+
+    def _let_go(self) -> None:
+        """Close all connections that nobody uses."""
+        with suppress(IndexError):
+            while True:
+                self._idle.pop()[0].close()
+        self._engine.dispose()
 
     @property
     def _turn(self) -> tuple[Run, Callable[[], None]] | None:
@@ -439,7 +468,7 @@ class DatabaseStore:
         except OSError:
             raise LedgerUnavailableError("the ledger's file is not there") from None
         if there != self._inode:
-            self._engine.dispose()
+            self._let_go()
             self._inode = there
 
     def _scalar(self, statement: sa.Select[Any], values: dict[str, bytes]) -> bytes | None:
