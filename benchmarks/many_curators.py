@@ -3,7 +3,8 @@
 Every curator has records, a ledger, keys and noise from a seed. A learner reads cards, proposes a plan of three rounds,
 asks them and closes; then every ledger is exported and checked. Each size runs in a process of its own, with all
 curators in it (`process`) or with the curators in one process a core (`cores`). An older commit has the first alone,
-which then stands for both, up to 1,000 curators.
+which then stands for both, up to 1,000 curators. What no simulation does without is timed alone in the same run: the
+signatures, and the modules that each process of curators loads.
 """
 
 import json
@@ -24,7 +25,7 @@ from curator_node.policy import LearnerPolicy, Policy
 from expril.report.provenance import cores
 from learner_node.study.federation import Carrier, Federation
 from learner_node.study.study import Study
-from protocol.envelopes import SigningKey
+from protocol.envelopes import SigningKey, is_signed
 from simulations.carriers import CARRIERS, PROCESS
 from simulations.carriers.sites import CuratorFacts, Simulated, SiteOrder
 from simulations.carriers.stages import stage_of
@@ -33,6 +34,12 @@ RECORDS, ATTRIBUTES, BINS = 20, 4, 20
 SIZES = {PROCESS: (100, 300, 1000), "cores": (100, 300, 1000, 3000, 10_000)}
 MOST_SECONDS = {1000: 4.0, 10_000: 60.0}
 MOST_BYTES, MOST_EXPONENT = 3.0, 1.03
+SIGNED = 30
+"""Signatures of a curator and its study: six requests, six replies, five receipts and thirteen ledger entries. Each is
+checked once, by its reader or at the end."""
+FLOOR_OF = 1000
+ALONE = "processor time, beside the same run; both cores share it"
+MODULES = "import simulations.carriers.cores"
 
 
 def run() -> list[Result]:
@@ -54,7 +61,28 @@ def run() -> list[Result]:
         exponent = math.log(last["processor"] / first["processor"]) / math.log(sizes[-1] / sizes[1])
         note = f"of processor time, {sizes[1]} to {sizes[-1]} curators"
         results.append(at_most(f"exponent in curators, {carrier}", exponent, MOST_EXPONENT, "", note=note))
-    return results
+    return [
+        *results,
+        Result(f"{FLOOR_OF} curators, their signatures alone", signatures_alone(FLOOR_OF), "s", note=ALONE),
+        Result(f"modules of {cores()} processes of curators alone", _modules_alone(cores()), "s", note=ALONE),
+    ]
+
+
+def signatures_alone(size: int) -> float:
+    """Processor seconds of the signatures of so many curators, each made and checked once."""
+    key, start = SigningKey.generate(), time.process_time()
+    for number in range(size * SIGNED):
+        text = number.to_bytes(8, "big") * 100
+        assert is_signed(key.public, key.sign(text), text)
+    return time.process_time() - start
+
+
+def _modules_alone(processes: int) -> float:
+    """Processor seconds until so many processes can open curators."""
+    before = _processor()
+    for _ in range(processes):
+        subprocess.run([sys.executable, "-c", MODULES], check=True)
+    return _processor() - before
 
 
 @cache

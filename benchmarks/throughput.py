@@ -31,7 +31,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from benchmarks.common import Result, at_least, bins_of, median, schema_of, spread, steward_of
+from benchmarks.common import Result, at_least, bins_of, machine, median, schema_of, spread, steward_of
 from curator_node.ledger.places import create_ledger_file, open_ledger_file
 from curator_node.ledger.store import DatabaseStore
 from curator_node.policy import LearnerPolicy, Policy
@@ -299,7 +299,9 @@ def _note(load: Load) -> str:
 
 def _details(name: str, load: Load) -> list[Result]:
     number = len(load.taken)
+    most = number * machine()["cores"] / (load.curators + load.learners)
     return [
+        Result(f"{name}: questions a second if no core ever waits", most, "1/s", note="at the processor times below"),
         Result(f"{name}: a question", median(load.taken) * 1e3, "ms", spread=spread(load.taken, 1e3)),
         Result(f"{name}: entries a commit", load.entries / load.commits, "", note=f"{load.commits} commits"),
         Result(f"{name}: processor of the curators, a question", load.curators / number * 1e3, "ms"),
