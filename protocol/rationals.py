@@ -55,13 +55,18 @@ class Rational(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     @property
     def fraction(self) -> Fraction:
         """The value as a standard library Fraction."""
-        return Fraction(self.numerator, self.denominator)
+        return _fraction(self.numerator, self.denominator)
 
     @classmethod
     def of(cls, value: Fraction | int) -> "Rational":
         """The wire form of a positive fraction. Raises ValueError: it needs more than 32 bits."""
         exact = Fraction(value)
         return cls(exact.numerator, exact.denominator)
+
+
+@lru_cache(maxsize=1024)
+def _fraction(numerator: int, denominator: int) -> Fraction:
+    return Fraction(numerator, denominator)
 
 
 def amount(value: Fraction) -> str:

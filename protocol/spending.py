@@ -14,6 +14,8 @@ from protocol.refusals import RefusalCode
 ROUNDING = Fraction(1, 2**64)
 """Grid to which a learner's total is rounded up if its denominator is long. Only such a total may seem to fall."""
 
+NOTHING = Fraction(0)
+
 
 @dataclass
 class Spending:
@@ -53,14 +55,14 @@ class Spending:
 
     def release(self, receipt: Receipt) -> None:
         """Record a query's answer, which may arrive even after a closing that showed its charge."""
-        cost = self._costs.get(receipt.sequence, Fraction(0))
+        cost = self._costs.get(receipt.sequence, NOTHING)
         if cost is None:
             cost = parse_amount(receipt.charged)
             fits = cost <= (self.proven if self.total_shown else self.uncertain)
             _require(fits, "receipt.charged", "the charge is more than was left of the plan")
         total = self.proven if self.total_shown else self.proven + cost
         self._by_learner = self._check(receipt, cost, total, cost)
-        self.proven, self.uncertain, self._waits = total, Fraction(0), False
+        self.proven, self.uncertain, self._waits = total, NOTHING, False
 
     def close(self, message: StudyClosed, receipt: Receipt) -> bool:
         """Record the closing; returns whether an unanswered query may still be answered. If not, it was not charged."""
@@ -85,7 +87,8 @@ class Spending:
         _require(by_learner >= total, "receipt.spent_by_learner", "the learner spent less than its study")
         least = self._by_learner + growth
         most = self._by_learner_at_close
-        fits = by_learner + ROUNDING >= least and (most is None or by_learner <= most + ROUNDING)
+        grows = by_learner >= least or by_learner + ROUNDING >= least
+        fits = grows and (most is None or by_learner <= most + ROUNDING)
         _require(fits, "receipt.spent_by_learner", "the learner's total falls")
         return by_learner
 

@@ -319,7 +319,7 @@ class Account(Trail):
         study.spent += amount
         query = study.places[entry.sequence - 1][0]
         self.units.charge(study.key, query, amount, entry.index)
-        study.spent_on[query] = study.spent_on.get(query, ZERO) + amount
+        study.spent_on[query] = study.spent_on[query] + amount if query in study.spent_on else amount
         study.sequence, study.last_request = entry.sequence, entry.request
         self._change_reserved(entry.learner, -amount)
         self._spend(entry.learner, amount, amount)

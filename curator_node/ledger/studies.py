@@ -70,7 +70,8 @@ class StudyAccount:
         if not 1 <= sequence <= len(self.places):
             return ZERO
         query = self.places[sequence - 1][0]
-        return self.costs[query] - self.spent_on.get(query, ZERO)
+        charged = self.spent_on.get(query)
+        return self.costs[query] if charged is None else self.costs[query] - charged
 
     def kind_of(self, sequence: int) -> str:
         """Name of the query kind at a sequence within the plan."""
@@ -181,6 +182,11 @@ def complaint_of_step(state: State, entry: Entry) -> str:
     return ""
 
 
+def _total(amounts: list[Fraction]) -> Fraction:
+    """Their sum; most learners have one key."""
+    return amounts[0] if len(amounts) == 1 else sum(amounts, ZERO)
+
+
 @dataclass
 class Learners:
     """Spending, reservations and numbers of studies, by learner."""
@@ -207,11 +213,11 @@ class Learners:
 
     def spent_by(self, key: bytes, name: str = "") -> Fraction:
         """Epsilon that a learner has spent, over all its keys."""
-        return sum((self.spent.get(own_key, ZERO) for own_key in self.keys_of(key, name)), ZERO)
+        return _total([self.spent.get(own_key, ZERO) for own_key in self.keys_of(key, name)])
 
     def reserved_by(self, key: bytes, name: str = "") -> Fraction:
         """Epsilon that is set aside for a learner, over all its keys."""
-        return sum((self.reserved.get(own_key, ZERO) for own_key in self.keys_of(key, name)), ZERO)
+        return _total([self.reserved.get(own_key, ZERO) for own_key in self.keys_of(key, name)])
 
     def open_of(self, key: bytes, name: str = "") -> int:
         """How many studies a learner has open, over all its keys."""
@@ -226,7 +232,7 @@ class Learners:
         at, name = self.bound.get(key, (index + 1, ""))
         there = self.keys[name] if at <= index else []
         keys = {key, *(other for other in there if self.bound[other][0] <= index)}
-        return sum((self._spent_at(own_key, index) for own_key in keys), ZERO)
+        return _total([self._spent_at(own_key, index) for own_key in keys])
 
     def complaint_of_name(self, key: bytes, name: str) -> str:
         """What is wrong with binding a key to a name; "" where nothing is."""
