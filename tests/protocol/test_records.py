@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol import record_frames
 from protocol.errors import ConfigurationError
 from protocol.record_frames import (
     column_texts,
@@ -324,3 +325,23 @@ def test_decimals_keep_every_digit_as_text():
         "x", [decimal.Decimal("1.00"), decimal.Decimal("10.50"), decimal.Decimal("100.00")], pl.Decimal(10, 2)
     )
     assert column_texts(scaled).to_list() == ["1", "10.5", "100"]
+
+
+LABELS = st.sampled_from(["no", " no", "yes\u2003", "\x85yes", "NA", " NA ", "", "no\x1c", CANARY])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(st.none(), LABELS), min_size=1, max_size=6), st.sampled_from([("no", "yes"), ("no", "NA")]))
+def test_labels_of_a_short_column_are_those_of_a_long_one(labels, classes):
+    column = pl.Series("y", labels, dtype=pl.String)
+
+    def outcome():
+        try:
+            return encode_labels(column, classes).tolist()
+        except ConfigurationError as error:
+            return str(error)
+
+    short = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_frames, "SHORT", 0)
+        assert outcome() == short

@@ -109,6 +109,14 @@ def test_a_stale_or_foreign_card_is_refused(other, curators, cards):
         curators.share(0, (*cards[:2], (2, foreign if other != "participant" else cards[3][1]), cards[3]))
 
 
+def test_what_one_curator_of_a_process_has_checked_excuses_no_other_bytes(curators, cards):
+    forged = msgspec.structs.replace(cards[2][1], signature=cards[3][1].signature)
+    for index in (0, 1):
+        participant.check_cards(curators.group, curators.states[index], cards)
+        with refused(r"cards\[2\]"):
+            participant.check_cards(curators.group, curators.states[index], (*cards[:2], (2, forged), cards[3]))
+
+
 def test_a_curator_wants_its_own_newest_card(curators, cards):
     curators.salt = 1
     curators.begin(0)
