@@ -420,10 +420,11 @@ class DatabaseStore:
         """The driver's connection. Those of a SQLite file stay at hand: its pool takes as long as a statement."""
         pool = self._engine.pool
         pooled = self._spare(pool) or self._engine.raw_connection()
+        driver: Any = pooled.driver_connection
         done = False
         try:
-            yield pooled.driver_connection
-            done = self._file is not None and not pooled.driver_connection.in_transaction
+            yield driver
+            done = self._file is not None and not driver.in_transaction
         finally:
             if done and pool is self._engine.pool and len(self._idle) < MOST_IDLE:
                 self._idle.append((pooled, pool))
