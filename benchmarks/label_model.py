@@ -8,23 +8,26 @@ same tolerance; its moments are our own, one cell at a time. Both converge to th
 The problem: 5000 source records of 25 normal attributes, 5000 private ones, epsilon 1. End to end is a whole study
 with one curator in process: k-means, question, noisy answer, fit, and P(class 1) of every source record.
 
-Times are of the processor, one thread, so that neighbours on the machine count little.
+Times are of the processor, one thread, so that neighbours on the machine count little. What bounds a study is timed
+alone: LAPACK and BLAS on matrices of the study's number and sizes. These are the factors of its search and their
+inverses, the products of two evaluations at every source record, and those of the networks' training.
 """
 
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Result, at_least, at_most, median, spread
 from curator_node.policy import LearnerPolicy, Policy
 from curator_node.records.schema_file import SchemaFile
 from curator_node.site import temporary_site
-from learner_node.models.label_model import Observation, fit_label_model
+from learner_node.models.label_model import Observation, fit_label_model, gaussian_process
 from learner_node.models.label_model.expectation_propagation import approximate_posterior, tilted_moments
 from learner_node.models.label_model.likelihood import fit_mass_prior, noise_law, site_table
 from learner_node.models.label_model.random_features import average_over_cells, draw_frequencies
@@ -40,6 +43,8 @@ from simulations.carriers.direct import direct_federation
 SOURCE, ATTRIBUTES, CELLS = 5000, 25, 1000
 TOLERANCE = 1e-2
 MOST_SWEEPS = 15
+HIDDEN, RECORDS, STEPS = 64, 2, 4 * 120
+"""Units of a layer of the networks, records of a cell in a step, and steps of all of them."""
 REPEATS = 5
 SOLVE_SECONDS = 0.5
 STUDY_SECONDS = {False: 0.8, True: 1.2}
@@ -204,7 +209,47 @@ def _end_to_end() -> list[Result]:
             f"{SOURCE} source and {SOURCE} private records, {ATTRIBUTES} attributes"
         )
         results.append(at_most(name, median(times), STUDY_SECONDS[networks], "s", spread=spread(times)))
-    return results
+    return [*results, *_floor()]
+
+
+def _floor() -> list[Result]:
+    """Seconds of a study's factors and products alone, without networks and with them."""
+    component, spotrf = gaussian_process.Component, lapack.spotrf
+    with (
+        patch.object(lapack, "spotrf", side_effect=spotrf) as factored,
+        patch.object(component, "probability", autospec=True, side_effect=component.probability) as evaluated,
+    ):
+        _study(SOURCE, SOURCE)
+    cells = len(factored.call_args_list[0].args[0])
+    products = [(len(rows), *one.reduction.shape) for one, rows, _ in (call.args for call in evaluated.call_args_list)]
+    rng = np.random.default_rng(0)
+    well = np.eye(cells, dtype=np.float32) * cells + rng.random((cells, cells), np.float32)
+    rows, reduction = rng.random(products[0][:2], np.float32), rng.random(products[0][1:], np.float32)
+    layers = [rng.random(shape, np.float32) for shape in ((ATTRIBUTES, HIDDEN), (HIDDEN, HIDDEN))]
+    inputs = [rng.random((3 * cells // 4 * RECORDS, len(weight)), np.float32) for weight in layers]
+
+    def factors() -> None:
+        for _ in factored.call_args_list:
+            lapack.strtri(spotrf(well, lower=1)[0], lower=1)
+
+    def evaluations() -> None:
+        for _ in products:
+            rows @ reduction
+
+    def training() -> None:
+        for _ in range(STEPS):
+            for values, weight in zip(inputs, layers, strict=True):
+                delta = values @ weight  # forward, and of a like size both gradients
+                values.T @ delta
+                delta @ weight.T
+
+    parts = [min(_processor_seconds(part) for _ in range(3)) for part in (factors, evaluations, training)]
+    note = f"{len(factored.call_args_list)} factors {parts[0]:.2g} s, evaluations {parts[1]:.2g} s"
+    name = "its factors and products alone, 5000 source and private records, 25 attributes"
+    return [
+        Result(f"cells without networks, {name}", sum(parts[:2]), "s", note=note),
+        Result(f"cells with networks, {name}", sum(parts), "s", note=f"{note}, training {parts[2]:.2g} s"),
+    ]
 
 
 def _scaling() -> list[Result]:

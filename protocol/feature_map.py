@@ -145,22 +145,25 @@ class _Mapping:
 
     @cached_property
     def tiles(self) -> tuple[NDArray[np.float64], ...]:
-        """Imputations, offsets and factors, repeated for as many records as are scaled in one run."""
+        """Imputations less offsets, offsets and factors, repeated for as many records as are scaled in one run."""
         count = max(1, TILE_ENTRIES // max(1, len(self.columns)))
-        return tuple(np.tile(row, count) for row in (self.imputations, self.offsets, self.factors))
+        rows = (self.imputations - self.offsets, self.offsets, self.factors)
+        return tuple(np.tile(row, count) for row in rows)
 
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
         """The grid points, as `FeatureMap.points`; each number undergoes the same operations."""
-        values = np.take(numeric, self.columns, axis=1)
+        alike = np.array_equal(self.columns, np.arange(numeric.shape[1])) and numeric.flags.c_contiguous
+        held = numeric if alike else np.take(numeric, self.columns, axis=1)
+        values = np.empty_like(held) if alike else held
         count = len(self.tiles[0]) // max(1, len(self.columns))
         even = len(values) - len(values) % max(1, count)
-        for part, length in ((values[:even], len(self.tiles[0])), (values[even:], len(self.columns))):
-            if not part.size:
+        for rows, length in ((slice(even), len(self.tiles[0])), (slice(even, None), len(self.columns))):
+            if not values[rows].size:
                 continue
-            runs = part.reshape(-1, length)
-            imputations, offsets, factors = (tile[:length] for tile in self.tiles)
-            np.copyto(runs, imputations, where=np.isnan(runs))
-            runs -= offsets
+            runs = values[rows].reshape(-1, length)
+            imputed, offsets, factors = (tile[:length] for tile in self.tiles)
+            np.subtract(held[rows].reshape(-1, length), offsets, out=runs)
+            np.copyto(runs, imputed, where=np.isnan(runs))
             runs *= factors
         values = to_grid(values, out=values)
         if not self.categorical:

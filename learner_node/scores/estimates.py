@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from scipy.special import ndtr, ndtri
 
 from learner_node.models.label_model import CellPosterior
@@ -122,19 +123,19 @@ class Profiles:
         """
         shift, score = np.empty((2, *share.shape))
         for index in np.unique(sharpness):
-            chosen = np.flatnonzero(sharpness == index)
+            rows = np.flatnonzero(sharpness == index)
             shares, scores = self.curves(float(SHARPNESS[index]))
-            step = max(1, _BLOCK_ENTRIES // self.cells)
-            for first in range(0, len(chosen), step):
-                rows = chosen[first : first + step]
-                shift[rows], score[rows] = _interpolated(share[rows], shares, (_SHIFTS[:, None], scores))
+            for k in range(self.cells):
+                shift[rows, k] = np.interp(share[rows, k], shares[:, k], _SHIFTS)
+                score[rows, k] = np.interp(share[rows, k], shares[:, k], scores[:, k])
         return shift, score
 
     def held_out_log_likelihoods(self, posterior: CellPosterior) -> Floats:
         """Log probability of the answers at each sharpness, each cell moved to its held-out share, float64 (11,)."""
         share, _ = self.curves(1.0)
-        (shifts,) = _interpolated(posterior.held_out_share()[None], share, (_SHIFTS[:, None],))
-        return self.log_likelihoods(posterior, shifts[0])
+        foretold = posterior.held_out_share()
+        shifts = np.array([np.interp(foretold[k], share[:, k], _SHIFTS) for k in range(self.cells)])
+        return self.log_likelihoods(posterior, shifts)
 
     def log_likelihoods(self, posterior: CellPosterior, shifts: Floats) -> Floats:
         """Log probability of the answers at each sharpness, probits moved by (K,) `shifts`, float64 (11,)."""
@@ -171,34 +172,6 @@ _RANKING_ENTRIES = 200_000
 """Numbers of draws and records at once (1.6 MB), of which every step's operands stay in the cache."""
 
 
-def _interpolated(places: Floats, nodes: Floats, values: Sequence[Floats]) -> list[Floats]:
-    """Piecewise linear functions of columns, each of `values` at `places`, as `np.interp` gives them.
-
-    Args:
-        places: float64 (S, K).
-        nodes: ascending in each column, float64 (m, K).
-        values: at the nodes, float64 (m, K) or (m, 1).
-    """
-    columns, last = np.arange(nodes.shape[1]), len(nodes) - 1
-    lower = np.zeros(places.shape, np.int64)
-    step = 1 << max(last, 1).bit_length()
-    while step := step >> 1:
-        further = lower + step
-        lower[(further <= last) & (nodes[np.minimum(further, last), columns] <= places)] += step
-    upper = np.minimum(lower + 1, last)
-    below, results = nodes[lower, columns], []
-    width = nodes[upper, columns] - below
-    moved = np.maximum(places - below, 0.0)
-    for heights in values:
-        of = np.broadcast_to(heights, nodes.shape)
-        start = of[lower, columns]
-        rise = of[upper, columns] - start
-        np.divide(rise, width, out=rise, where=width > 0.0)
-        rise[width <= 0.0] = 0.0
-        results.append(rise * moved + start)
-    return results
-
-
 @dataclass(frozen=True)
 class Dealing:
     """How each of S draws deals labels within cells."""
@@ -217,13 +190,13 @@ def auc_draws(profiles: Profiles, share: Floats, weight: Floats, dealing: Dealin
         weight: Weight of each cell, float64 (S, K), positive.
         dealing: How labels are dealt within cells; None deals them at random.
     """
+    if dealing is None:
+        return _areas_at_random(profiles, share, weight)
     order = profiles.ascending
     cell, probit = profiles.cell[order], profiles.probit[order]
 
     def dealt(rows: slice) -> Floats:
         ones = share[rows][:, cell]
-        if dealing is None:
-            return ones
         foretold = ndtr(SHARPNESS[dealing.sharpness[rows], None] * probit + dealing.shift[rows][:, cell])
         mixed: Floats = np.clip(ones + dealing.trust[rows, None] * (foretold - ones), 0.0, 1.0)
         return mixed
@@ -241,6 +214,23 @@ def highest_auc_draws(profiles: Profiles, share: Floats, weight: Floats) -> Floa
         return ones
 
     return _areas(profiles, weight, dealt)
+
+
+def _areas_at_random(profiles: Profiles, share: Floats, weight: Floats) -> Floats:
+    """Areas of S draws of labels dealt at random within cells: of each pair of cells, once, how often one is ahead."""
+    value = np.unique(profiles.value, return_inverse=True)[1]
+    at = csr_matrix((np.ones(len(value)), (profiles.cell, value)))  # records of each cell at each value
+    ahead = np.empty((profiles.cells, profiles.cells))
+    step = max(1, _RANKING_ENTRIES // at.shape[1])
+    for first in range(0, profiles.cells, step):
+        others = slice(first, first + step)
+        here = at[others].toarray()
+        ahead[:, others] = at @ (np.cumsum(here, axis=1) - 0.5 * here).T
+    ahead /= profiles.counts * profiles.counts[:, None]
+    positive, negative = weight * share, weight * (1.0 - share)
+    with np.errstate(invalid="ignore"):
+        areas = np.sum(positive @ ahead * negative, axis=1) / (positive.sum(axis=1) * negative.sum(axis=1))
+    return np.asarray(np.nan_to_num(areas, nan=0.5))
 
 
 def _areas(profiles: Profiles, weight: Floats, dealt: Callable[[slice], Floats]) -> Floats:
