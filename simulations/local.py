@@ -236,7 +236,7 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
             raise ConfigurationError(
                 f"n_curators must be a whole number from 1 to the number of records, not {self.n_curators!r:.60}"
             )
-        private = frame.with_columns(pl.Series(schema.label, np.array(schema.classes)[labels].tolist()))
+        names = np.array(schema.classes)
         learner = SigningKey.generate()
         epsilon = parse_rational(self.epsilon)
         sites: dict[str, Site] = {}
@@ -250,7 +250,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         limits = Limits(
             kinds={COUNTS.name: {"release_kinds": list(PrintedCountsLimits.installed)}} if self._printed else allowed
         )
-        for key, rows in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
+        for key, some in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
+            rows = np.sort(some)
             name = f"curator {len(sites) + 1}"
             policy = Policy(
                 name=name,
@@ -266,9 +267,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
                 label=schema.label, classes=schema.classes, attributes=schema.attributes, round_size=share
             )
             noise = None if self.noise_seed is None else SeededNoise(self.noise_seed, name)
-            sites[name] = temporary_site(
-                private[np.sort(rows)], steward, policy, key=key, noise=noise, answerers=SIMULATED_ANSWERERS
-            )
+            private = frame[rows].with_columns(pl.Series(schema.label, names[labels[rows]].tolist()))
+            sites[name] = temporary_site(private, steward, policy, key=key, noise=noise, answerers=SIMULATED_ANSWERERS)
         return direct_federation(sites, learner)
 
     @property

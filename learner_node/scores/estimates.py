@@ -115,20 +115,21 @@ class Profiles:
             score[block] = self.means(np.where(self.predicted, ones, 1.0 - ones))
         return share, score
 
-    def by_ranking(self, share: Floats, sharpness: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Shift and accuracy of each cell if labels are dealt by the model's own ranking; two float64 (S, K).
+    def by_ranking(self, *draws: tuple[Floats, NDArray[np.int64]]) -> list[tuple[Floats, Floats]]:
+        """Shift and accuracy of each cell if labels are dealt by the model's own ranking; of each draws two (S, K).
 
-        The shift gives Phi(a u + shift) the mean `share` of label 1, float64 (S, K) in [0, 1]; `sharpness` (S,) int64
-        indexes `SHARPNESS` for each draw.
+        The shift gives Phi(a u + shift) the mean share of label 1. Draws are of that share, float64 (S, K) in [0, 1],
+        and of the index of a in `SHARPNESS`, int64 (S,).
         """
-        shift, score = np.empty((2, *share.shape))
-        for index in np.unique(sharpness):
-            rows = np.flatnonzero(sharpness == index)
+        results = [(np.empty_like(share), np.empty_like(share)) for share, _ in draws]
+        for index in np.unique(np.concatenate([sharpness for _, sharpness in draws])):
             shares, scores = self.curves(float(SHARPNESS[index]))
-            for k in range(self.cells):
-                shift[rows, k] = np.interp(share[rows, k], shares[:, k], _SHIFTS)
-                score[rows, k] = np.interp(share[rows, k], shares[:, k], scores[:, k])
-        return shift, score
+            for (share, sharpness), (shift, score) in zip(draws, results, strict=True):
+                rows = np.flatnonzero(sharpness == index)
+                for k in range(self.cells):
+                    shift[rows, k] = np.interp(share[rows, k], shares[:, k], _SHIFTS)
+                    score[rows, k] = np.interp(share[rows, k], shares[:, k], scores[:, k])
+        return results
 
     def held_out_log_likelihoods(self, posterior: CellPosterior) -> Floats:
         """Log probability of the answers at each sharpness, each cell moved to its held-out share, float64 (11,)."""
@@ -360,29 +361,27 @@ def estimate_accuracy(
     sharper = rng.choice(_JUDGE_SHARPNESS, _DRAWS, p=_judge_weights(posterior))[:, None]
     share = np.where(draws.no_signal[:, None], cell_share, steeper(cell_share, weight, sharper))
     between, within = _sharpness_draws(profiles, posterior, rng)
-    shifts, scores = profiles.by_ranking(
-        np.concatenate([share, cell_share]), np.concatenate([within, np.minimum(between, within)])
-    )
+    (shift, score), (_, stricter) = profiles.by_ranking((share, within), (cell_share, np.minimum(between, within)))
     trust = _correlation(profiles.probability, cell_share[~draws.no_signal], posterior.mass)
     # In cells of one prediction no ranking matters; nor where labels do not depend on the attributes.
     trusted = np.where(draws.no_signal[:, None] | np.isin(profiles.predicted_share, (0.0, 1.0)), 0.0, trust)
-    accuracy, credited = (
-        np.clip(
-            np.sum(weight * ((1.0 - trusted) * profiles.score_at_random(ones) + trusted * ranked), axis=1), 0.0, 1.0
-        )
-        for ones, ranked in ((share, scores[:_DRAWS]), (cell_share, scores[_DRAWS:]))
-    )
+    accuracy, credited = np.empty((2, _DRAWS))
+    step = max(1, _RANKING_ENTRIES // profiles.cells)
+    for result, of_label, ranked in ((accuracy, share, score), (credited, cell_share, stricter)):
+        for rows in (slice(first, first + step) for first in range(0, _DRAWS, step)):
+            mixed = (1.0 - trusted[rows]) * profiles.score_at_random(of_label[rows]) + trusted[rows] * ranked[rows]
+            result[rows] = np.clip(np.sum(weight[rows] * mixed, axis=1), 0.0, 1.0)
     ones = np.sum(weight * cell_share, axis=1)
     majority = np.maximum(ones, 1.0 - ones)
-    auc = auc_draws(profiles, share, weight, Dealing(shifts[:_DRAWS], within, np.where(draws.no_signal, 0.0, trust)))
+    auc = auc_draws(profiles, share, weight, Dealing(shift, within, np.where(draws.no_signal, 0.0, trust)))
     pure = np.where(draws.no_signal, 0.0, max(trust, 0.0)) * _purity(share, weight) ** 2
     opened = rng.beta(*_OPEN, _DRAWS) * pure
     accuracy += opened * np.maximum(np.sum(weight * profiles.most_agreement(share), axis=1) - accuracy, 0.0)
     auc += opened * np.maximum(highest_auc_draws(profiles, share, weight) - auc, 0.0)
     missed = rng.standard_normal(_DRAWS)
     accuracy, auc = (
-        1.0 - (1.0 - score) * np.exp(-pure * (mean + deviation * missed))
-        for score, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
+        1.0 - (1.0 - of_model) * np.exp(-pure * (mean + deviation * missed))
+        for of_model, (mean, deviation) in ((accuracy, _FEWER_ERRORS), (auc, _FEWER_INVERSIONS))
     )
     credited_auc = auc_draws(profiles, cell_share, weight)
     records = draws.mass.sum(axis=1)

@@ -75,7 +75,7 @@ def test_draws_are_areas_of_labels_dealt_within_cells(levels, trust):
     rng = np.random.default_rng(0)
     share, weight = rng.random((5, 4)), rng.random((5, 4))
     sharpness = rng.integers(0, len(SHARPNESS), 5)
-    shift, _ = made.by_ranking(share, sharpness)
+    [(shift, _)] = made.by_ranking((share, sharpness))
     found = auc_draws(made, share, weight, Dealing(shift, sharpness, np.full(5, trust)))
     for row in range(5):
         probit = ndtri(np.clip(made.value, 0.002, 0.998))
@@ -91,7 +91,7 @@ def test_a_shift_gives_a_cell_its_share():
     made = profiles(1)
     share = np.random.default_rng(1).uniform(0.05, 0.95, (6, 4))
     sharpness = np.arange(6)
-    shift, score = made.by_ranking(share, sharpness)
+    [(shift, score)] = made.by_ranking((share, sharpness))
     for row in range(6):
         ones = ndtr(SHARPNESS[sharpness[row]] * made.probit + shift[row, made.cell])
         assert made.means(ones[None])[0] == pytest.approx(share[row], abs=0.01)
@@ -102,7 +102,7 @@ def test_a_shift_gives_a_cell_its_share():
 def test_a_sharper_label_is_ranked_better():
     made, share, weight = profiles(2), np.full((2, 4), 0.4), np.ones((2, 4))
     sharpness = np.array([2, 8])
-    shift, _ = made.by_ranking(share, sharpness)
+    [(shift, _)] = made.by_ranking((share, sharpness))
     blunt, sharp = auc_draws(made, share, weight, Dealing(shift, sharpness, np.ones(2)))
     assert 0.5 < blunt < sharp < 1
 

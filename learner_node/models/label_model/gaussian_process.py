@@ -391,7 +391,9 @@ def _search_kernels(covariances: Covariances, log_sites: Floats) -> list[tuple[K
         return here
 
     best = {scale: try_amplitude(scale, 1.0) for scale in LENGTH_SCALES}
-    for scale in sorted(LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]:
+    refined = sorted(LENGTH_SCALES, key=lambda scale: -best[scale])[:_REFINED_LENGTH_SCALES]
+    covariances.keep(refined)
+    for scale in refined:
         for step in (_STEP, 1.0 / _STEP):
             amplitude, evidence = step, best[scale]
             while _LEAST_AMPLITUDE <= amplitude <= _MOST_AMPLITUDE:

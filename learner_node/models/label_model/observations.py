@@ -54,7 +54,7 @@ class Observation:
         return cls(cells, 0.5 * np.column_stack([mass - differences, mass + differences]), scale, noises, spread)
 
     def checked(self, n_source: int) -> "Observation":
-        """Return a copy with int64 cells and counts clipped to 1e12 in magnitude.
+        """Return it with int64 cells and counts clipped to 1e12 in magnitude.
 
         Raises ValueError: A shape, type or range is not as above.
         """
@@ -72,7 +72,7 @@ class Observation:
             raise ValueError("need a finite scale >= 0 and noises >= 1")
         clipped = np.clip(counts, -_LARGEST_COUNT, _LARGEST_COUNT)
         number: Noises = noises_of_zero if noises_of_zero == noises_of_one else (noises_of_zero, noises_of_one)
-        return Observation(cells.astype(np.int64), clipped, float(self.scale), number, self.mass_spread)
+        return Observation(cells.astype(np.int64, copy=False), clipped, float(self.scale), number, self.mass_spread)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ kernel's, so that edges between labels need not be smooth. Random Fourier featur
 "Random Features for Large-Scale Kernel Machines" (2007), cosine and sine pairs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,10 @@ class Covariances:
         self.averages = averages
         self._linear_gram = averages.centres @ averages.centres.T / averages.centres.shape[1]
         self._grams: dict[float, Floats] = {}
+
+    def keep(self, length_scales: Collection[float]) -> None:
+        """Forget what was computed for other length-scales, 8 MB each for a thousand cells."""
+        self._grams = {scale: gram for scale, gram in self._grams.items() if scale in length_scales}
 
     def of(self, kernel: Kernel) -> tuple[Floats, Floats]:
         """A new float64 (K, K) of the averaged features, and the variance of f within a cell, float64 (K,)."""
