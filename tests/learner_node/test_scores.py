@@ -1,5 +1,6 @@
 """Clinical scores, areas from noisy counts, recalibration and class shares, against other computations."""
 
+import copy
 import itertools
 import math
 from fractions import Fraction
@@ -21,6 +22,7 @@ from sklearn.metrics import auc, confusion_matrix, precision_score, recall_score
 from learner_fakes import NoNoise, federate, open_curator, ring
 from learner_node.estimator import ExPriLClassifier
 from learner_node.kinds.counts import CountsAnswer
+from learner_node.models.codec import pack, unpack
 from learner_node.models.files import StudyModel, encode_model, load_model
 from learner_node.models.label_model.likelihood import noise_log_pmf
 from learner_node.models.source import coordinates, held_apart
@@ -849,6 +851,28 @@ def test_cells_say_a_mean_that_the_totals_bear_out(share, networks):
     assert abs(mean - estimate.counted.share) <= (TOLERATED_ERRORS + 1) * estimate.counted.error
     assert (model.probability(source) == estimate.probability).all()
     assert estimate.probability == pytest.approx(shifted(model.unshifted(points), model.intercept))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_of_a_large_source_probabilities_are_computed_when_they_are_read(classes, monkeypatch):
+    """The strategy evaluates its model at a sample; whoever reads the estimate has all records, also from a file."""
+    monkeypatch.setattr("learner_node.models.source.MOST_JUDGED", 100)
+    strategy = CellsStrategy(cells=6, networks=False) if classes == 2 else CellsClassesStrategy(cells=6)
+
+    def counts_of(x, cells, size):
+        return np.column_stack([20.0 * np.bincount(cells, x > cut, minlength=size) for cut in range(classes)])
+
+    model, estimate, source, _ = asked(strategy, classes, counts_of)
+    field = "probability" if classes == 2 else "probabilities"
+    assert field not in vars(estimate)
+    assert not hasattr(estimate, "absent")
+    again = copy.deepcopy(estimate)
+    written = unpack(pack(estimate, type(estimate)), type(estimate))
+    for one in (estimate, again, written):
+        assert (getattr(one, field) == getattr(model, field)(source)).all()
+        assert one.weights.shape == (300,)
+        assert one.counted == estimate.counted
+    assert estimate.accuracy is not None if classes == 2 else estimate.recalls is not None
 
 
 @given(shares, st.floats(1e-6, 2.0), st.lists(st.floats(0, 1), min_size=1, max_size=9))
