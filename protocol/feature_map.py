@@ -157,12 +157,12 @@ class _Mapping:
         values = np.empty_like(held) if alike else held
         count = len(self.tiles[0]) // max(1, len(self.columns))
         even = len(values) - len(values) % max(1, count)
-        for rows, length in ((slice(even), len(self.tiles[0])), (slice(even, None), len(self.columns))):
-            if not values[rows].size:
+        for part, length in ((slice(even), len(self.tiles[0])), (slice(even, None), len(self.columns))):
+            if not values[part].size:
                 continue
-            runs = values[rows].reshape(-1, length)
+            runs = values[part].reshape(-1, length)
             imputed, offsets, factors = (tile[:length] for tile in self.tiles)
-            np.subtract(held[rows].reshape(-1, length), offsets, out=runs)
+            np.subtract(held[part].reshape(-1, length), offsets, out=runs)
             np.copyto(runs, imputed, where=np.isnan(runs))
             runs *= factors
         values = to_grid(values, out=values)
