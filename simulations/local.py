@@ -250,8 +250,8 @@ class SimulatedExPriLClassifier(ExPriLClassifier):
         limits = Limits(
             kinds={COUNTS.name: {"release_kinds": list(PrintedCountsLimits.installed)}} if self._printed else allowed
         )
-        for key, some in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
-            rows = np.sort(some)
+        for key, lot in zip(keys, np.array_split(rng.permutation(frame.height), self.n_curators), strict=True):
+            rows = np.sort(lot)
             name = f"curator {len(sites) + 1}"
             policy = Policy(
                 name=name,
