@@ -153,8 +153,8 @@ class _Mapping:
     def points(self, numeric: NDArray[np.float64], categorical: NDArray[np.int16]) -> NDArray[np.float64]:
         """The grid points, as `FeatureMap.points`; each number undergoes the same operations."""
         alike = np.array_equal(self.columns, np.arange(numeric.shape[1])) and numeric.flags.c_contiguous
-        held = numeric if alike else np.take(numeric, self.columns, axis=1)
-        values = np.empty_like(held) if alike else held
+        numbers = numeric if alike else np.take(numeric, self.columns, axis=1)
+        values = np.empty_like(numbers) if alike else numbers
         count = len(self.tiles[0]) // max(1, len(self.columns))
         even = len(values) - len(values) % max(1, count)
         for part, length in ((slice(even), len(self.tiles[0])), (slice(even, None), len(self.columns))):
@@ -162,7 +162,7 @@ class _Mapping:
                 continue
             runs = values[part].reshape(-1, length)
             imputed, offsets, factors = (tile[:length] for tile in self.tiles)
-            np.subtract(held[part].reshape(-1, length), offsets, out=runs)
+            np.subtract(numbers[part].reshape(-1, length), offsets, out=runs)
             np.copyto(runs, imputed, where=np.isnan(runs))
             runs *= factors
         values = to_grid(values, out=values)
