@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -201,11 +201,15 @@ def stage(
 
 def serve(descriptor: int) -> None:
     """What a worker's process does until the pipe of this descriptor ends."""
-    pipe = Connection(descriptor)
+    with suppress(EOFError, ConnectionError):
+        _serve(Connection(descriptor))
+
+
+def _serve(pipe: Connection) -> None:
+    parcels, ledgers = pipe.recv()
     gc.disable()  # curators stay until the end
     with ExitStack() as stack:
         try:
-            parcels, ledgers = pipe.recv()
             orders = list(map(_order, parcels))
             sites = [stack.enter_context(open_here(order, ledgers)) for order in orders]
         except Exception as error:  # noqa: BLE001 - raised again where the orders came from
@@ -216,14 +220,11 @@ def serve(descriptor: int) -> None:
         del parcels, orders
         gc.freeze()
         gc.enable()
-        try:
-            while (batch := pipe.recv()) is not None:
-                for start in range(0, len(batch), REPLIES):
-                    part = batch[start : start + REPLIES]
-                    pipe.send([(place, _reply(handles[place], data)) for place, data in part])
-            pipe.send(_exports(sites))
-        except (EOFError, ConnectionError):
-            return
+        while (batch := pipe.recv()) is not None:
+            for start in range(0, len(batch), REPLIES):
+                part = batch[start : start + REPLIES]
+                pipe.send([(place, _reply(handles[place], data)) for place, data in part])
+        pipe.send(_exports(sites))
 
 
 def _parcel(order: SiteOrder) -> Parcel:
