@@ -15,6 +15,7 @@ from curator_node.kinds.statistics import quantiles
 from curator_node.records import dataset
 from expril.audit.attack.controls.parts import QuickNoise
 from expril.audit.attack.kinds import audit_kind
+from expril.audit.attack.whole_audit import tasks_of
 from protocol.kinds.models.method import Points
 
 SURE = 1e-9
@@ -85,6 +86,26 @@ MUTANTS = {
     newton_tolerance_loose: "model/logistic_regression",
     counts_of_another_scale: "counts/class_counts",
 }
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        mutant if mutant is counts_of_another_scale else pytest.param(mutant, marks=pytest.mark.slow)
+        for mutant in MUTANTS
+        if mutant is not newton_tolerance_loose
+    ],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_a_first_look_calls_it_a_violation(mutant, monkeypatch):
+    """By what no draw decides: exact losses, exact numbers, and what is asked of the source of noise.
+
+    A solver that stops too early is left to the default audit, which tries crowds of records of every size.
+    """
+    (task,) = [task for task in tasks_of(draws=100_000, quick=True) if task.maker == MUTANTS[mutant]]
+    mutant(monkeypatch)
+    result, *_ = task.work()
+    assert result.violation, result
 
 
 @pytest.mark.slow

@@ -42,6 +42,8 @@ ERROR_RATE = 0.001
 SHORT_GAME = 400
 """Draws of each data set, to choose between questions."""
 SHORT_COPIES = 50
+STRIDE = 3
+"""Where few pairs are searched: a third of all shapes, of each number of units and each kind of unit."""
 KEPT = 3
 """Pairs on which a short game is played if they cannot be enumerated."""
 OF_DRAWS = 10
@@ -281,12 +283,18 @@ def candidate_of(path: AnswerPath, audit: KindAudit, *, seed: int = 1, pairs: in
     short game on it proves more than is claimed.
     """
     few = path.example.pairs
-    result = search(path, seed=seed, keep=KEPT, random_pairs=few if pairs is None else min(pairs, few or pairs))
+    if pairs is None:
+        result = search(path, seed=seed, keep=KEPT, random_pairs=few)
+    else:
+        result = search(path, seed=seed, keep=KEPT, random_pairs=min(pairs, few or pairs), stride=STRIDE)
     enumerated = _enumerated(path, audit, result.pairs[0])
     best_pairs = result.pairs if enumerated.loss is None else result.pairs[:1]
     calls = SHORT_COPIES if path.example.company is None else SHORT_GAME  # several curators' turns take their time
     brief = replace(path, copies=min(path.example.copies, calls))
-    short = [attack_pair(brief, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in best_pairs]
+    if pairs is not None and enumerated.loss is not None:  # a first look: the exact loss ranks the questions alone
+        short = [0.0]
+    else:
+        short = [attack_pair(brief, pair, draws=SHORT_GAME, error_rate=0.05).lower_bound for pair in best_pairs]
     claimed, best = float(path.claimed), int(np.argmax(short))
     best = best if short[best] > claimed else 0
     leak = math.inf if math.isinf(result.score) else max(short[best], enumerated.loss or 0.0)

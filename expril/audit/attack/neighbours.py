@@ -48,16 +48,19 @@ class SearchResult:
     others: tuple[Neighbours, ...] = ()  # some of those that were drawn, of all sizes
 
 
-def search(path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None) -> SearchResult:
+def search(
+    path: AnswerPath, *, seed: int = 1, keep: int = 1, random_pairs: int | None = None, stride: int = 1
+) -> SearchResult:
     """Search for the pairs of data sets whose exact numbers differ most.
 
     `path`: asks the question once in each call; `seed`: seed of the proposals, not of the noise; `keep`: number of
-    pairs to return; `random_pairs`: number of pairs drawn at random, at least `keep`; None takes `DRAWN`.
+    pairs to return; `random_pairs`: number of pairs drawn at random, at least `keep`; None takes `DRAWN`; `stride`: of
+    their shapes, each so many steps after the last, so that a few pairs take many.
     """
     rng = np.random.default_rng(seed)
     values = values_of(path.example)
     pairs = [
-        random_pair(path.example, values, rng, index)
+        random_pair(path.example, values, rng, stride * index)
         for index in range(DRAWN if random_pairs is None else random_pairs)
     ]
     if random_pairs is None and not path.answerer.kind.looks_back:  # a charge is told by rare answers to few records

@@ -33,7 +33,7 @@ FALSE_ALARMS = 0.05
 OF_RELEASES = 0.6
 """Share of it for the attacks on releases."""
 DRAWS = 100_000
-QUICK_SHARE = 20
+QUICK_SHARE = 100
 """A quick look takes so many times fewer draws."""
 LEAST_DRAWS = 1_000
 QUICK_PAIRS = 10

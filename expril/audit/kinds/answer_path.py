@@ -5,6 +5,7 @@ turns, with one curator or several together. No query kind is named.
 """
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -80,6 +81,10 @@ def _in_order(kind: QueryKind, example: Example, asking: Asking, read: Body) -> 
 Numbers = NDArray[np.number[Any]]
 Hold = Callable[[tuple[Unit, ...], Example], PrivateDataset]
 """(units of invented records, question) -> a curator's data set of them."""
+
+MOST_HELD = 4
+"""Number of data sets that are kept: those of a pair of neighbours are asked for again and again."""
+_HELD: deque[tuple[Hold, Example, tuple[Unit, ...], PrivateDataset]] = deque(maxlen=MOST_HELD)
 
 LEARNER = bytes(32)
 """The learner's public key in questions of an audit; nobody has it."""
@@ -189,6 +194,15 @@ class AnswerPath:
         """The records of each other curator that answers: one plain record, which the adversary knows."""
         return dataset_of(((plain_record(self.example.schema),),), self.example)
 
+    def dataset(self, units: tuple[Unit, ...]) -> PrivateDataset:
+        """Return the records as a curator's data set: the very same units are held once, as by a curator that stays."""
+        for hold, example, same_units, dataset in _HELD:
+            if hold is self.hold and example is self.example and same_units is units:
+                return dataset
+        dataset = self.hold(units, self.example)
+        _HELD.append((self.hold, self.example, units, dataset))
+        return dataset
+
     def answer(self, dataset: PrivateDataset, noise: NoiseSource) -> Numbers:
         """Return all numbers that one call reveals, over all turns: (copies, k)."""
         return self.charged_answer(dataset, noise)[0]
@@ -225,11 +239,11 @@ class AnswerPath:
     def exact(self, units: tuple[Unit, ...], released: Sequence[NDArray[np.int64]] = ()) -> tuple[Numbers, NoNoise]:
         """Return the numbers without noise, (copies, k), and the calls for noise that were made."""
         noise = NoNoise(released=released)
-        return self.observe(self.hold(units, self.example), noise)[0].numbers, noise
+        return self.observe(self.dataset(units), noise)[0].numbers, noise
 
     def case(self, units: tuple[Unit, ...]) -> Case:
         """Return all that the claimed law of the release on these records may depend on."""
-        dataset = self.hold(units, self.example)
+        dataset = self.dataset(units)
 
         def trace(released: Sequence[NDArray[np.int64]] = ()) -> Trace:
             noise = NoNoise(released=released)
@@ -252,7 +266,7 @@ class AnswerPath:
 
     def charged_draws(self, units: tuple[Unit, ...], number: int, width: int) -> tuple[Numbers, NDArray[np.object_]]:
         """Return the draws of `draws`, and the exact charge of each, (number,)."""
-        dataset, noise = self.hold(units, self.example), self.noise()
+        dataset, noise = self.dataset(units), self.noise()
         failure = np.full((self.copies, width), FAILED, np.int64), self.claimed * self.copies
         rows, charges = [], []
         for _ in range(-(-number // self.copies)):
@@ -268,7 +282,7 @@ class AnswerPath:
         """Return how many numbers one copy releases; 1 if it never releases any."""
         for units in pair.sets:
             with suppress(Exception):
-                return int(self.answer(self.hold(units, self.example), NoNoise()).shape[1])
+                return int(self.answer(self.dataset(units), NoNoise()).shape[1])
         return 1
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from warnings import catch_warnings, simplefilter
 
@@ -34,7 +35,7 @@ class Neighbours:
     unit: Unit  # the one that only the larger set has
     about: str = ""  # how they came to be, in words
 
-    @property
+    @cached_property
     def sets(self) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
         """The sets without and with the unit. The unit comes first, so that its rows move all others."""
         return self.shared, (self.unit, *self.shared)
