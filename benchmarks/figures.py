@@ -92,7 +92,7 @@ GOALS = (
         "scikit-learn",
         "kernels",
         "one of 64 leaves at most*",
-        "ties are exact: the points are moved to a grid",
+        "no compiled loop walks the tree; moving the points to the grid",
         floor="one of 64 leaves, over scikit-learn, moving points to the grid alone",
     ),
     Goal("projections of 10^6 records", "numpy", "kernels", "bins of 4 projections, over numpy", "ties are exact"),
