@@ -29,7 +29,7 @@ from protocol.schema import (
 MOST_COLUMNS_NAMED = 20
 """Most existing columns that an error names."""
 SHORT = 1000
-"""Longest column whose labels are read text by text; a data frame's engine pays off from there on."""
+"""Longest column of texts that is read text by text; a data frame's engine pays off from there on."""
 SPACE = "".join(map(chr, (*range(9, 14), 32, 133, 160, 5760, *range(8192, 8203), 8232, 8233, 8239, 8287, 12288)))
 """What is trimmed from texts: Unicode's white space. Python's own `strip` takes four characters more."""
 _LONGEST_NAME_SHOWN = 80
@@ -226,8 +226,13 @@ def count_moved_labels(column: pl.Series, bounds: tuple[float, float]) -> int:
 def _labels_of(column: pl.Series, classes: Sequence[str]) -> NDArray[np.uint8] | None:
     """Labels of a short column of texts; None unless each is one of the classes."""
     indices = {name: index for index, name in enumerate(classes)}
-    codes = [indices.get(text.strip(SPACE)) for text in column.to_list() if text is not None]
-    return None if None in codes or len(codes) < len(column) else np.array(codes, np.uint8)
+    codes = [None if text is None else indices.get(text) for text in _trimmed(column)]
+    return None if None in codes else np.array(codes, np.uint8)
+
+
+def _trimmed(column: pl.Series) -> list[str | None]:
+    """The texts of a short column without space around them, None for null."""
+    return [None if text is None else text.strip(SPACE) for text in column.to_list()]
 
 
 def _require_labels(values: pl.Series, name: str) -> None:
@@ -375,15 +380,16 @@ def _without(texts: pl.Series, sentinels: Sequence[float | str]) -> pl.Series:
 
 
 def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int16]:
-    texts = texts_of(column, attribute)
-    codes = texts.replace_strict(
-        list(attribute.levels),
-        list(range(len(attribute.levels))),
-        default=len(attribute.levels),
-        return_dtype=pl.Int16,
-    )
-    missing = texts.is_null().to_numpy()
-    return np.where(missing, np.int16(MISSING_CODE), codes.to_numpy())
+    others = len(attribute.levels)
+    indices = {level: index for index, level in enumerate(attribute.levels)}
+    if column.dtype == pl.String and len(column) <= SHORT:
+        indices = dict.fromkeys((text for text in MISSING_TEXTS if text not in indices), MISSING_CODE) | indices
+        indices |= {text: MISSING_CODE for text in attribute.missing or () if isinstance(text, str)}
+        found = [MISSING_CODE if text is None else indices.get(text, others) for text in _trimmed(column)]
+        return np.array(found, np.int16)
+    values = texts_of(column, attribute)
+    codes = values.replace_strict(list(indices), list(indices.values()), default=others, return_dtype=pl.Int16)
+    return np.where(values.is_null().to_numpy(), np.int16(MISSING_CODE), codes.to_numpy())
 
 
 def column_texts(column: pl.Series, levels: Sequence[str] = ()) -> pl.Series:
@@ -405,7 +411,10 @@ def column_texts(column: pl.Series, levels: Sequence[str] = ()) -> pl.Series:
         as_integer = column.fill_nan(None).cast(pl.Int64, strict=False).cast(pl.String)
         frame = pl.DataFrame({"whole": is_whole, "integer": as_integer, "text": column.fill_nan(None).cast(pl.String)})
         return frame.select(pl.when(pl.col("whole")).then("integer").otherwise("text").alias(column.name)).to_series()
+    absent = [text for text in MISSING_TEXTS if text not in levels]
+    if column.dtype == pl.String and len(column) <= SHORT:
+        return pl.Series(column.name, [None if text in absent else text for text in _trimmed(column)], pl.String)
     text = pl.col("t").str.strip_chars()
-    missing = text.is_in([missing for missing in MISSING_TEXTS if missing not in levels])
+    missing = text.is_in(absent)
     texts = pl.DataFrame({"t": column.cast(pl.String)})
     return texts.select(pl.when(missing).then(None).otherwise(text).alias(column.name)).to_series()

@@ -345,3 +345,24 @@ def test_labels_of_a_short_column_are_those_of_a_long_one(labels, classes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_frames, "SHORT", 0)
         assert outcome() == short
+
+
+ABSENT = st.sampled_from([None, (), ("gone",), ("gone", -9.0)])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.one_of(st.none(), LABELS, st.sampled_from(["gone", "n/a"])), min_size=1, max_size=6),
+    st.sampled_from([("no", "yes"), ("n/a", "no"), ("yes", "N/A")]),
+    ABSENT,
+)
+def test_codes_of_a_short_column_are_those_of_a_long_one(texts, levels, missing):
+    attribute = CategoricalAttribute("c", levels, missing=missing)
+    column = pl.Series("c", texts, dtype=pl.String)
+    short, trimmed = record_frames._codes(column, attribute), column_texts(column, levels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_frames, "SHORT", 0)
+        long = record_frames._codes(column, attribute)
+        assert column_texts(column, levels).equals(trimmed, check_dtypes=True, check_names=True)
+    assert short.dtype == long.dtype == np.int16
+    assert short.tolist() == long.tolist()
