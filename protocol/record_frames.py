@@ -385,8 +385,8 @@ def _codes(column: pl.Series, attribute: CategoricalAttribute) -> NDArray[np.int
     if column.dtype == pl.String and len(column) <= SHORT:
         indices = dict.fromkeys((text for text in MISSING_TEXTS if text not in indices), MISSING_CODE) | indices
         indices |= {text: MISSING_CODE for text in attribute.missing or () if isinstance(text, str)}
-        found = [MISSING_CODE if text is None else indices.get(text, others) for text in _trimmed(column)]
-        return np.array(found, np.int16)
+        texts = _trimmed(column)
+        return np.array([MISSING_CODE if text is None else indices.get(text, others) for text in texts], np.int16)
     values = texts_of(column, attribute)
     codes = values.replace_strict(list(indices), list(indices.values()), default=others, return_dtype=pl.Int16)
     return np.where(values.is_null().to_numpy(), np.int16(MISSING_CODE), codes.to_numpy())
