@@ -18,7 +18,6 @@ T = TypeVar("T")
 MOST_ENVELOPE_BYTES = 16 * 1024 * 1024
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
 def encode(value: Any) -> bytes:
@@ -40,9 +39,7 @@ def decode(data: bytes, kind: type[T], *, limit: int = MOST_ENVELOPE_BYTES, fiel
     """
     if len(data) > limit:
         raise RemoteProtocolError(RefusalCode.TOO_LARGE, field, f"at most {limit} bytes")
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        decoder = _DECODERS[kind] = decoder_of(kind)
+    decoder = decoder_of(kind)
     try:
         value = decoder.decode(data)
     except UNREADABLE:

@@ -12,7 +12,7 @@ import msgspec
 T = TypeVar("T")
 
 _LEARNING = threading.Lock()
-_KNOWN: set[Any] = set()
+_DECODERS: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
 def shared_type(kind: T) -> T:
@@ -20,13 +20,14 @@ def shared_type(kind: T) -> T:
 
     Raises TypeError: msgspec cannot decode such a type.
     """
-    if kind not in _KNOWN:
-        decoder_of(kind)
-        _KNOWN.add(kind)
+    decoder_of(kind)
     return kind
 
 
 def decoder_of(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A new decoder of MessagePack. Raises as `known`."""
-    with _LEARNING:
-        return msgspec.msgpack.Decoder(kind)
+    """The process's decoder of MessagePack of this type. Raises as `shared_type`."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        with _LEARNING:
+            decoder = _DECODERS[kind] = msgspec.msgpack.Decoder(kind)
+    return decoder
